@@ -1,11 +1,13 @@
-"""Who waits for records to be committed: for an offset of a partition's log, or at the gate of a coordinator's shard.
+"""Waiting for records to be committed: up to an offset of a partition's log, or at the gate of a
+coordinator's shard.
 
-`CommitWaiters` are of a log (Kafka: the purgatory of `DelayedProduce`): each waits for the offset behind what it has
-appended. A `Gate` is of a shard (Kafka: `DeferredEventQueue`): who comes waits for all that the shard has appended so
-far, and all pass in the order in which they came.
+`CommitWaiters` belong to a log (Kafka: the purgatory of `DelayedProduce`). Each waits for the end offset of
+its own append. A `Gate` belongs to a shard (Kafka: `DeferredEventQueue`). A request at the gate waits for
+everything that the shard has appended so far, and all requests pass in the order in which they came.
 
-Reads of a shard that applies what it appends pass the gate too, and so wait for the writes before them. Kafka's
-(`CoordinatorReadEvent`) don't wait: they are answered from the last committed snapshot of its timeline structures.
+A shard that applies what it appends has its reads pass the gate too, so they wait for the writes before them.
+Kafka's reads (`CoordinatorReadEvent`) don't wait: the timeline structures answer them from the last committed
+snapshot.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ MANY_CANCELLED = 64
 
 
 class CommitWaiter:
-    """One who waits; `cancel` of those who returned it takes it out again."""
+    """A callback that waits. Pass it to the `cancel` of whatever returned it to take it out again."""
 
     __slots__ = ("then",)
 
@@ -41,34 +43,36 @@ class CommitWaiter:
 
 
 class CommitWaiters:
-    """Tells each once, in the order of offsets, and of one offset in the order in which they came.
+    """Calls each waiter once, in the order of offsets; waiters for the same offset in the order in which they came.
 
-    Whoever is told may append and wait anew, or end the leadership: what comes up meanwhile is told by the call that
-    tells already, behind what is due before it. A failure of one is logged and harms none of the others. Each costs
-    O(log n).
+    A callback may append and wait again, or end the leadership. Waiters that become due meanwhile are called
+    by the call that is already at work, after those that were due before. A failure of one is logged and
+    harms none of the others. Each costs O(log n).
     """
 
     __slots__ = ("_cancelled", "_failed", "_is_telling", "_order", "_reached", "heap", "lost")
 
     def __init__(self, failed: Failed) -> None:
-        """`failed` learns of a broken invariant of somebody who was told."""
+        """`failed` is called with a broken invariant that a waiter raised."""
         self._failed = failed
         self.heap: list[tuple[int, int, CommitWaiter]] = []
-        """(offset, order, who); empty where nobody waits."""
+        """Entries (offset, order, waiter). Empty if nobody waits."""
         self._order = 0
         self._cancelled = 0
         self._reached = -1
         self._is_telling = False
         self.lost: KafkaError | None = None
-        """Why nothing is committed here any more."""
+        """Why nothing will be committed here any more."""
 
     def __len__(self) -> int:
         return len(self.heap) - self._cancelled
 
     def wait(self, offset: int, high_watermark: int, then: WhenCommitted) -> CommitWaiter | None:
-        """Tells it now where that can be said already; returns what waits."""
+        """Call `then` now if its outcome is known, else return the waiter."""
         if high_watermark > self._reached:
-            self._reached = high_watermark  # what is committed stays so, even where leadership is lost next
+            self._reached = (
+                high_watermark  # a committed offset stays committed, even if leadership is lost next
+            )
         if not (self._is_telling and self.heap):
             if self.lost is not None:
                 then(self.lost)
@@ -82,24 +86,24 @@ class CommitWaiters:
         return waiter
 
     def cancel(self, waiter: CommitWaiter) -> None:
-        """It isn't told any more; nothing happens where it was told."""
+        """Take the waiter out. Nothing happens if it was called already."""
         if waiter.then is None:
             return
         waiter.then = None
         self._cancelled += 1
         if self._cancelled > MANY_CANCELLED and self._cancelled * 2 > len(self.heap):
-            # In place: the call that tells may be at work on it.
+            # In place: a call of `_tell` may be iterating over it.
             self.heap[:] = [entry for entry in self.heap if entry[2].then is not None]
             heapify(self.heap)
             self._cancelled = 0
 
     def tell_committed(self, high_watermark: int) -> None:
-        """All below the high watermark is committed."""
+        """Call the waiters below this high watermark."""
         self._reached = max(self._reached, high_watermark)
         self._tell()
 
     def tell_lost(self, error: KafkaError) -> None:
-        """Leadership was lost, the partition is gone, or its disk failed: nobody waits any more."""
+        """Call all waiters with this error: leadership was lost, the partition is gone, or its disk failed."""
         if self.lost is None:
             self.lost = error
         self._tell()
@@ -119,7 +123,7 @@ class CommitWaiters:
                 try:
                     then(None if offset <= self._reached else self.lost)
                 except Exception as error:
-                    log.exception("somebody who waited for a commit can't be told")
+                    log.exception("a request that waited for a commit failed")
                     if stops_the_broker(error):
                         self._failed(error)
         finally:
@@ -132,13 +136,15 @@ _gate_log = logging.getLogger("barnabas.coordination")
 
 
 class Gate:
-    """Everything that the shard appends goes through `append`, what others append for it through `appended`, everything
-    that must not be known before it is committed through `when_committed`. Where appending is committing, each is a
-    call and a comparison more.
+    """The one way out of a shard. It holds back what must not be known before it is committed.
 
-    What waits passes in the order in which it came, one after the other: what one of them does can't let the next in
-    before it has returned. A failure of one is logged and harms none of the others; a broken invariant is raised behind
-    the last of them.
+    The shard appends through `append`, and reports what others append for it through `appended`. Everything
+    that must wait for the commit goes through `when_committed`. If an append commits at once, each costs one
+    call and one comparison more.
+
+    Waiters pass one after the other, in the order in which they came. Nothing that one does lets the next one
+    in before it has returned. A failure of one is logged and harms none of the others. A broken invariant is
+    raised after the last.
     """
 
     __slots__ = (
@@ -154,14 +160,14 @@ class Gate:
     )
 
     def __init__(self, runtime: Runtime, *, closes_on_loss: bool = False) -> None:
-        """`closes_on_loss`: for a shard that applies what it appends before that is committed. Where that is lost its
-        state is of no use any more, and nobody is to learn of it."""
+        """`closes_on_loss`: for a shard that applies what it appends before that is committed. If such an
+        append is lost, the shard's state is useless, and the gate closes so that nobody sees it."""
         self._runtime = runtime
         self._closes_on_loss = closes_on_loss
         self._appended = 0
-        """Where the shard's last append ends."""
+        """The end offset of the shard's last append."""
         self._settled = 0
-        """Up to here everything is committed, or those who waited for it were told that it isn't."""
+        """Everything up to here is committed, or its waiters have got an error."""
         self._waiting: deque[tuple[int, CommitWaiter]] = deque()
         """Each with the offset that it waits for."""
         self._cancelled = 0
@@ -177,7 +183,8 @@ class Gate:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
-        """See `Runtime.append`; what passes from now on waits for these records too. The offset behind the last one.
+        """Append records (see `Runtime.append`) and return the offset after the last one. Later waiters wait
+        for them too.
 
         Raises KafkaError; NOT_COORDINATOR once the gate is closed.
         """
@@ -188,31 +195,30 @@ class Gate:
         )
         self._appended = end_offset
         if not self._waiting and self._runtime.is_committed(end_offset):
-            # As on one node: nobody has to be told, and nothing is made that would tell it.
+            # As on one node: nobody waits, so no callback is needed.
             self._settled = end_offset
         else:
             try:
                 self.appended(end_offset)
-            except Exception as error:  # it is in the log, and nobody would ever learn that it is committed
-                raise BrokenInvariantError(f"what is written can't be waited for: {error}") from error
+            except Exception as error:  # it is in the log, and nobody would ever hear of its commit
+                raise BrokenInvariantError(f"can't wait for an append to be committed: {error}") from error
         return end_offset
 
     def appended(self, end_offset: int) -> None:
-        """Something was appended to the shard's partition, by others than the shard even: what passes from now on
-        waits for that, too."""
+        """Note an append to the shard's partition, the shard's own or another's. Later waiters wait for it too."""
         self._appended = end_offset
         self._runtime.when_committed(end_offset, partial(self._settle, end_offset))
 
     @property
     def is_open(self) -> bool:
-        """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
+        """True if everything appended is committed and nobody is ahead, so that a newcomer passes at once."""
         return self._settled >= self._appended and not self._is_closed and not self._passing
 
     def when_committed(self, then: WhenCommitted) -> CommitWaiter | None:
-        """Call `then` once all that was appended so far is committed: in this call where it is already. Returns what
-        waits.
+        """Call `then` once everything appended so far is committed; in this call if it is already. Returns
+        the waiter.
 
-        It is given a KafkaError where that can't be known any more: NOT_COORDINATOR where the shard was given up.
+        `then` gets a KafkaError if that can't be known any more: NOT_COORDINATOR if the shard was given up.
         """
         if self._is_closed:
             then(KafkaError(Error.NOT_COORDINATOR))
@@ -228,13 +234,13 @@ class Gate:
         return None
 
     async def committed(self) -> KafkaError | None:
-        """Once all that was appended so far is committed, or why that can't be known any more: see `when_committed`."""
+        """Wait until everything appended so far is committed. Returns an error as `when_committed` does."""
         told: Later[KafkaError | None] = Later()
         self.when_committed(told.reply)
         return await told
 
     def cancel(self, waiter: CommitWaiter) -> None:
-        """It isn't told any more. However many do so while nothing is committed, few are kept."""
+        """Take the waiter out. However many are cancelled while nothing is committed, few are kept."""
         if waiter.then is None:
             return
         waiter.then = None
@@ -244,7 +250,7 @@ class Gate:
             self._cancelled = 0
 
     def close(self) -> None:
-        """The shard is given up: who waits is told NOT_COORDINATOR, and so is whoever comes later."""
+        """Give up the shard. All who wait now or later get NOT_COORDINATOR."""
         self._is_closed = True
         refused = KafkaError(Error.NOT_COORDINATOR)
         self._passing = deque((then, refused) for then, _ in self._passing)
@@ -254,7 +260,7 @@ class Gate:
         self._pass()
 
     def _settle(self, end_offset: int, error: KafkaError | None) -> None:
-        """What was appended up to here is committed, or lost."""
+        """Let through those that waited for this offset: it is committed, or lost."""
         if self._is_closed:
             return
         if end_offset > self._settled:
@@ -273,7 +279,7 @@ class Gate:
 
     def _pass(self) -> None:
         if self._is_passing:
-            return  # one of those who pass brought this about: the next one comes after it
+            return  # called by one that is passing: the next one passes after it
         self._is_passing = True
         broken: Exception | None = None
         try:
@@ -282,7 +288,7 @@ class Gate:
                 try:
                     then(error)
                 except Exception as failure:
-                    _gate_log.exception("somebody who waited at a shard's gate can't be told")
+                    _gate_log.exception("a request that waited at a shard's gate failed")
                     if broken is None and stops_the_broker(failure):
                         broken = failure
         finally:
@@ -292,10 +298,11 @@ class Gate:
 
 
 async def let_out(answer: A | KafkaError, gate: Gate, runtime: Runtime, timeout_ms: int) -> A | KafkaError:
-    """An answer of now, once all is committed that the shard has appended so far.
+    """Return this answer once everything that the shard has appended so far is committed.
 
-    COORDINATOR_NOT_AVAILABLE where that takes so long: what was written may still be committed, and counts then.
-    NOT_COORDINATOR where it isn't known any more, since the partition is led elsewhere.
+    Returns COORDINATOR_NOT_AVAILABLE if that takes too long: the records may still be committed, and then
+    they count. Returns NOT_COORDINATOR if it can't be known any more, because another node leads the
+    partition.
     """
     if gate.is_open:
         return answer

@@ -1,7 +1,6 @@
-"""The way to the durable state of share partitions: a port of who needs it, the group coordinator and the leaders of
-share partitions. Behind it is the share coordinator (`coordinator.share`), on this node or on another one.
+"""The port to the durable state of share partitions, for the group coordinator and the leaders of share partitions.
 
-Source: KIP-932; `Persister`.
+Behind it is the share coordinator (`coordinator.share`), on this node or another one. Source: KIP-932; `Persister`.
 """
 
 from __future__ import annotations
@@ -13,33 +12,33 @@ from protocol.errors import KafkaError
 from protocol.waiting import Later
 
 NO_START_OFFSET = -1
-"""The start offset of a share partition that is initialized, and that nobody has written to since."""
+"""The start offset of an initialized share partition that nobody has written to yet."""
 
 NO_COMPLETE_COUNT = -1
-"""The number of records that are done with, where it isn't known."""
+"""The number of completed records, if unknown."""
 
 
 class StateBatch(NamedTuple):
-    """Offsets in a row that are in one state (Kafka: `PersisterStateBatch`)."""
+    """Consecutive offsets in the same state (Kafka: `PersisterStateBatch`)."""
 
     first_offset: int
     last_offset: int
     delivery_state: int
-    """0 available, 2 acknowledged, 3 archiving, 4 archived. What is acquired isn't durable."""
+    """0 available, 2 acknowledged, 3 archiving, 4 archived. Acquired records have no durable state."""
     delivery_count: int
 
 
 class ShareState(NamedTuple):
-    """What is durable of a share partition (Kafka: `PartitionAllData`)."""
+    """The durable state of a share partition (Kafka: `PartitionAllData`)."""
 
     state_epoch: int
     start_offset: int
     batches: Sequence[StateBatch]
-    """In the order of their offsets, none over another."""
+    """In the order of their offsets, without overlaps."""
 
 
 class ShareStateSummary(NamedTuple):
-    """What is durable of a share partition, without its batches (Kafka: `PartitionStateSummaryData`)."""
+    """The durable state of a share partition, without its batches (Kafka: `PartitionStateSummaryData`)."""
 
     state_epoch: int = 0
     leader_epoch: int = 0
@@ -48,9 +47,11 @@ class ShareStateSummary(NamedTuple):
 
 
 class Persister(Protocol):
-    """Each is asked in the call, and answered exactly once, in that call or later, once what it changed is committed:
-    also where nobody waits for the answer. None raises KafkaError: whatever goes wrong is an answer, with the share
-    coordinator's code. What is asked of one share partition is carried out, and answered, in its order.
+    """Reads and writes the durable state of share partitions.
+
+    Each method starts in the call. It answers exactly once, in the call or later, once its change is
+    committed, even if nobody waits for the answer. None raises KafkaError: each failure is an answer, with
+    the share coordinator's code. Requests for one share partition are carried out and answered in order.
     """
 
     def initialize(
@@ -61,7 +62,7 @@ class Persister(Protocol):
         state_epoch: int,
         start_offset: int,
     ) -> Later[KafkaError | None]:
-        """Begin anew with no batches, at this offset or at NO_START_OFFSET.
+        """Start anew without batches, at this offset or at NO_START_OFFSET.
 
         Errors: FENCED_STATE_EPOCH; UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -74,7 +75,7 @@ class Persister(Protocol):
         partition: int,
         leader_epoch: int,
     ) -> Later[ShareState | KafkaError]:
-        """What is durable. Earlier leader epochs are refused from now on.
+        """Return the durable state. From now on earlier leader epochs are refused.
 
         Errors: INVALID_REQUEST (not initialized), FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -91,15 +92,16 @@ class Persister(Protocol):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> Later[KafkaError | None]:
-        """Put these batches over what is durable, with the start and the number of records behind it that are done
-        with.
+        """Merge these batches over the durable ones, and set the start and the number of completed records
+        after it.
 
-        Errors: INVALID_REQUEST (not initialized), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        Errors: INVALID_REQUEST (not initialized), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         ...
 
     def delete(self, group_id: str, topic_id: bytes, partition: int) -> Later[KafkaError | None]:
-        """Forget a share partition; one that isn't there is none to forget. Errors: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Forget a share partition. One that doesn't exist is no error. Errors: UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
     def read_summary(
@@ -109,7 +111,7 @@ class Persister(Protocol):
         partition: int,
         leader_epoch: int,
     ) -> Later[ShareStateSummary | KafkaError]:
-        """What is durable, without batches; the default values of one that isn't initialized.
+        """Return the durable state without batches, or the default values if it isn't initialized.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION.
         """

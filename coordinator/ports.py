@@ -1,8 +1,10 @@
-"""What a coordinator's shard is given: its partition, time and chance, and the way to the leaders of other partitions.
+"""The ports of a coordinator's shard: its partition, time and chance, and the way to the leaders of other
+partitions.
 
-A shard runs on one thread and is never entered twice: callbacks of timers, commits and markers come in between
-requests. What a shard decides is written as records first, and nobody learns of it before these are committed.
-Transactions apply it then, groups as they write it. A restart applies the same records again.
+A shard runs on one thread and is never entered twice. Callbacks of timers, commits and markers run between
+requests. A shard first writes its decisions as records, and nobody hears of them before these are committed.
+Transactions apply a record once it is committed, groups as they write it. A restart applies the same records
+again.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from protocol.topic_partition import TopicPartition
 from protocol.waiting import Waiting
 
 CoordinatorRecord = tuple[bytes, bytes | None]
-"""Key and value of one record; a null value is a tombstone."""
+"""Key and value of one record. A null value is a tombstone."""
 
 WhenCommitted = Callable[[KafkaError | None], None]
-"""What waits for a commit: called exactly once, with None or with what a client is told."""
+"""A callback that waits for a commit. It is called exactly once, with None or with the error for the client."""
 
 
 class Runtime(Protocol):
-    """The partition of a shard, time, chance. The broker has one for each partition that is coordinated.
+    """The partition of a shard, time, and chance. The broker has one for each partition that it coordinates.
 
     Kafka: `CoordinatorRuntime`, `PartitionWriter`.
     """
@@ -37,33 +39,34 @@ class Runtime(Protocol):
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
-        """Write records to the shard's partition; the offset behind the last one. They may not be committed yet.
+        """Write records to the shard's partition. Returns the offset after the last one. They may not be
+        committed yet.
 
-        They are one batch, with offsets in a row. With a producer id they are part of its transaction; `guard` is what
-        the caller was given by who verified that the partition is in it (KIP-890), not to be looked at. Raises
-        KafkaError with what a client is told (`append_error`); then nothing was written.
+        They are one batch, with consecutive offsets. With a producer id they are part of its transaction.
+        `guard` is an opaque value from the verification that the partition is in the transaction (KIP-890).
+        Raises KafkaError with the error for the client (`append_error`); then nothing was written.
         """
         ...
 
     def is_committed(self, end_offset: int) -> bool:
-        """Whether everything before this offset is committed, as far as is known now."""
+        """True if everything before this offset is committed, as far as is known now."""
         ...
 
     def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
-        """Call `then` once everything before this offset is committed: in this call where it is already.
+        """Call `then` once everything before this offset is committed; in this call if it is already.
 
-        Where that can't be known any more `then` is given a KafkaError, with what a client is told: NOT_COORDINATOR
-        where the leadership was lost. Those who wait are called in the order of their offsets, and for one offset in
-        the order in which they came.
+        `then` gets a KafkaError for the client if that can't be known any more: NOT_COORDINATOR if leadership
+        was lost. Callbacks run in the order of their offsets, and for one offset in the order in which they
+        came.
         """
         ...
 
     def now_ms(self) -> int:
-        """Wall-clock time, for what records say and for what expires by them."""
+        """Wall-clock time, for timestamps in records and for what expires by them."""
         ...
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back once the delay has passed, unless cancelled. A timer of the same key is replaced."""
+        """Call back once the delay has passed, unless cancelled. This replaces a timer with the same key."""
         ...
 
     def cancel(self, key: Hashable) -> None:
@@ -71,15 +74,16 @@ class Runtime(Protocol):
         ...
 
     def carry_out(self, group_id: str, steps: Waiting[None]) -> None:
-        """Take steps that nobody waits for, in this call or later ones; others are served while one computes.
+        """Take steps that nobody waits for, in this call or later ones. Others are served while one computes.
 
-        They wait for what else is much to decide of that group, and it for them. Where the broker stops they go no
-        further. Raises what the first step raises; what a later one does is logged.
+        Steps of the same group, and long decisions about it, run one after the other. They end if the broker
+        stops. Raises what the first step raises. What a later one raises is logged.
         """
         ...
 
     def begin(self, steps: Waiting[None]) -> None:
-        """As `carry_out`, of what is short to decide, and waits for others: it is in nobody's way."""
+        """Take steps as `carry_out` does, without waiting for others of the group. Use it for short decisions
+        that wait for answers."""
         ...
 
     def new_uuid(self) -> bytes:
@@ -88,24 +92,25 @@ class Runtime(Protocol):
 
 
 class TxnMarker(NamedTuple):
-    """What ends a transaction in its partitions: one marker of WriteTxnMarkers (Kafka: `TxnMarkerEntry`)."""
+    """One marker of WriteTxnMarkers, which ends a transaction in its partitions (Kafka: `TxnMarkerEntry`)."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     commit: bool
     transaction_version: int
-    """0, 1, 2: of the client that ended the transaction, or the cluster's level where the coordinator ended it. From
-    2 on the marker's epoch has to be above the one that the partition knows (KIP-1228)."""
+    """0, 1 or 2: the transaction version of the client that ended the transaction, or the cluster's level if
+    the coordinator ended it. From 2 on the marker's epoch has to be above the one that the partition knows
+    (KIP-1228)."""
 
 
 MarkerAnswers = Mapping[TopicPartition, Error | None]
-"""NONE: the marker is in the partition's log. Any other Error: what the leader answered (WriteTxnMarkers' codes). None:
-the partition isn't in the metadata: it was deleted, there is nothing to end."""
+"""NONE: the marker is in the partition's log. Another Error: the leader's answer (a code of WriteTxnMarkers).
+None: the partition isn't in the metadata. It was deleted, so there is nothing to end."""
 
 
 class Markers(Protocol):
-    """The way by which a transaction's coordinator reaches the leaders of partitions."""
+    """Sends a transaction coordinator's markers to the leaders of partitions."""
 
     def write(
         self,
@@ -113,22 +118,24 @@ class Markers(Protocol):
         partitions: Sequence[TopicPartition],
         done: Callable[[MarkerAnswers], None],
     ) -> None:
-        """Write the marker to each of the partitions, each of which is named once. Never raises KafkaError: whatever
-        goes wrong is an answer.
+        """Write the marker to each of the partitions, none of them given twice. Never raises KafkaError: each
+        failure is an answer.
 
-        `done` is called once or several times, before this returns or later, each time with some of the partitions;
-        in the end each of them has been answered (a broken connection: ask again, or answer REQUEST_TIMED_OUT). An
-        answer too late, or one too many, does no harm. It isn't called where there are no partitions.
+        `done` is called once or more, before this returns or later, each time with some of the partitions. In
+        the end each of them has been answered (after a broken connection: ask again, or answer
+        REQUEST_TIMED_OUT). A late answer or a second one does no harm. Without partitions `done` isn't
+        called.
 
-        A partition that is known, but led elsewhere or by nobody at present: NOT_LEADER_OR_FOLLOWER. The coordinator
-        asks again, after a pause, for partitions that were answered with an error that passes.
+        The answer for a known partition with another leader, or with none at present, is
+        NOT_LEADER_OR_FOLLOWER. The coordinator asks again, after a pause, for partitions with an error that
+        may pass.
         Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
         """
         ...
 
 
 class TransactionMove(NamedTuple):
-    """What a record of `__transaction_state` says, as far as a test asks for it. `state` is Kafka's name of one."""
+    """A record of `__transaction_state`, as far as a test asks for it. `state` is Kafka's name of the state."""
 
     transactional_id: str
     state: str
@@ -138,22 +145,23 @@ class TransactionMove(NamedTuple):
 
 
 class Barriers(Protocol):
-    """Places in the work of coordinators at which a test may have it wait, or fail. Each waits for answers alone."""
+    """Points in the work of coordinators at which a test may make it wait or fail. A barrier only waits for
+    answers."""
 
     def before_move(self, move: TransactionMove) -> Waiting[KafkaError | None]:
-        """A record of `__transaction_state` is about to be written; with an error it isn't."""
+        """A record of `__transaction_state` is about to be written. An error prevents that."""
         ...
 
     def behind_move(self, move: TransactionMove) -> Waiting[None]:
-        """It is committed, and nobody was told."""
+        """The record is committed, and nobody has heard of it."""
         ...
 
     def before_generation(self, group_id: str) -> Waiting[None]:
-        """The members of a classic group have joined, or were waited for long enough."""
+        """The members of a classic group have joined, or the time to wait for them is over."""
         ...
 
     def before_loading(self, topic: str, partition: int) -> Waiting[None]:
-        """A partition of an internal topic came to be led here, and isn't read yet."""
+        """This node has become the leader of a partition of an internal topic, and hasn't read it yet."""
         ...
 
 
@@ -172,7 +180,7 @@ _APPEND_ERRORS: dict[Error, Error] = {
 
 
 def append_error(error: Error) -> Error:
-    """What a client is told where the coordinator's own append failed so.
+    """Translate an error of the coordinator's own append into the error for the client.
 
     Kafka: `GroupMetadataManager.appendGroupMetadataErrorToResponseError`, `CoordinatorOperationExceptionHelper`.
     """
@@ -189,21 +197,24 @@ class EndedBy(Enum):
 
 
 class Times(Protocol):
-    """How long things of one kind took."""
+    """The durations of one kind of event."""
 
     def add(self, took_ms: float) -> None: ...
 
 
 class TransactionCounts(Protocol):
-    """What transactions came to, for whoever watches. All shards of a node share one object, so that nothing is lost
-    when a partition is led elsewhere. Each transaction costs some additions, whether anybody looks or not."""
+    """Counts of transactions, for metrics.
+
+    All shards of a node share one object, so nothing is lost when a partition gets another leader. Each
+    transaction costs a few additions, whether or not anybody reads them.
+    """
 
     ended: dict[EndedBy, int]
-    """Whose Prepare* is committed."""
+    """Transactions whose Prepare* is committed."""
     retried_markers: int
     """Markers that were sent again."""
     given_up: int
-    """Completions that ended at a leader's word that somebody else is in charge."""
+    """Completions that ended because a leader answered that somebody else is in charge."""
 
     @property
     def durations(self) -> Times:
@@ -211,4 +222,4 @@ class TransactionCounts(Protocol):
 
     @property
     def fan_outs(self) -> Times:
-        """From Prepare* to Complete*: the time that the markers take."""
+        """From Prepare* to Complete*: the time for writing the markers."""

@@ -1,8 +1,7 @@
-"""What is set of the coordinators, for a whole broker or for one group. Kafka's names are in the comments, and
-defaults are Kafka's.
+"""Settings of the coordinators, for a whole broker or for one group. Comments give Kafka's names; defaults
+are Kafka's.
 
-What a group may have set for itself is apart: it is asked for with each heartbeat, the rest by a coordinator that
-begins.
+Each heartbeat reads the settings of its group anew. A coordinator reads the others when it starts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 
 class GroupSettings(NamedTuple):
-    """Of all groups of a broker."""
+    """Settings of all groups of a broker."""
 
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
@@ -56,11 +55,11 @@ class ShareTimeouts(NamedTuple):
 
 
 STICKY = "sticky"
-"""The one assignor that there is for `group.streams.assignors`."""
+"""The only assignor for `group.streams.assignors`."""
 
 STANDBYS = "num.standby.replicas"
 RACK_TAGS = "rack.aware.assignment.tags"
-"""What the assignor is configured by, as the group's record names it."""
+"""The assignor's settings, under their names in the group's record."""
 
 
 class StreamsConfig(NamedTuple):
@@ -88,7 +87,7 @@ class StreamsConfig(NamedTuple):
 
 
 class ShareCoordinatorSettings(NamedTuple):
-    """Of all share partitions of a broker."""
+    """Settings of all share partitions of a broker."""
 
     updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
     write_timeout_ms: int = 5_000  # share.coordinator.write.timeout.ms
@@ -100,11 +99,11 @@ class ShareCoordinatorSettings(NamedTuple):
 
 
 class TransactionSettings(NamedTuple):
-    """Of all transactions of a broker."""
+    """Settings of all transactions of a broker."""
 
     max_timeout_ms: int = 900_000  # transaction.max.timeout.ms
     transactional_id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
     abort_timed_out_interval_ms: int = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
     remove_expired_interval_ms: int = 3_600_000  # transaction.remove.expired.transaction.cleanup.interval.ms
     two_phase_commit_enable: bool = False  # transaction.two.phase.commit.enable
-    retry_backoff_ms: int = 20  # none in Kafka, where the way to another broker is pause enough
+    retry_backoff_ms: int = 20  # Kafka has none: the way to another broker takes time enough

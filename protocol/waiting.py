@@ -1,25 +1,25 @@
-"""Waiting is `await`, in coroutines that are driven by hand: without an event loop, a task or a future.
+"""Waiting is `await`, in coroutines that a driver runs by hand, without an event loop, a task or a future.
 
     async def followed(topics):
         for some in portions(topics):
             ...
             await turn()                     # others may be served here
 
-`coroutine.send(None)` runs a coroutine until it has to wait or is done, in that same call. What waits for nothing costs
-a call more than a plain function. What has to wait hands its driver a *wish*, and stays where it is until the driver
-goes on with it:
+`coroutine.send(None)` runs a coroutine in that same call, until it has to wait or is done. If it never waits,
+it costs one call more than a plain function. If it has to wait, it hands its driver a *wish*, and stays
+suspended until the driver resumes it:
 
-| wish | awaited by | what comes of it |
+| wish | awaited by | result |
 |---|---|---|
-| None | `turn()` | others were served |
-| a function | `compute(function)` | what it returned, computed beside the loop, or what it raised |
-| what is answered later | the thing itself, as `Later` | its answer, or what it failed with |
+| None | `turn()` | none; others were served |
+| a function | `compute(function)` | its return value, computed beside the loop, or its exception |
+| a `Later` | the object itself | its answer, or its failure |
 
-Between two `await`s nobody else runs: what was looked at still holds. Behind one it may not. A driver that gives a
-coroutine up closes it, which is a GeneratorExit at its `await`.
+Between two `await`s nobody else runs, so anything already checked still holds. After an `await` it may not. A
+driver gives up a coroutine by closing it, which raises GeneratorExit at its `await`.
 
-Drivers: `broker.network.turns.Turns` takes turns among all that is under way in a node, and knows all wishes;
-`step` and `at_once` know `turn` alone, `begun` and `carry_on` what is answered later alone.
+Drivers: `broker.network.turns.Turns` takes turns among everything under way in a node, and knows all wishes.
+`step` and `at_once` only know `turn`. `begun` and `carry_on` only know `Later`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 Waiting: TypeAlias = Coroutine[Any, Any, T]
-"""What returns T in the end, and may wait before."""
+"""A coroutine that returns T in the end, and may wait before."""
 
 Compute: TypeAlias = Callable[[], T]
-"""What is long to compute, as another thread may do it: it changes nothing that anybody else has."""
+"""A long computation that another thread may do: it changes no shared state."""
 
 
 class _Turn:
@@ -53,18 +53,19 @@ _TURN: Final = _Turn()
 
 
 def turn() -> _Turn:
-    """`await turn()`: others may be served here."""
+    """`await turn()` lets others be served."""
     return _TURN
 
 
 @types.coroutine
 def compute(function: Compute[T]) -> Generator[Compute[T], T, T]:
-    """What the function returns; others are served meanwhile. Raises what it raises."""
+    """Compute the function beside the loop, while others are served. Returns its result, raises its exception."""
     return (yield function)
 
 
 def step(waiting: Waiting[None]) -> bool:
-    """Goes on up to the next `turn`, for who has turns of its own: whether it has ended. Raises what it raises."""
+    """Run up to the next `turn`, for a caller that has turns of its own. Returns True at the end. Raises its
+    exception."""
     try:
         waiting.send(None)
     except StopIteration:
@@ -73,7 +74,7 @@ def step(waiting: Waiting[None]) -> bool:
 
 
 def at_once(waiting: Waiting[T]) -> T:
-    """What it returns, without anybody being let in. Raises what it raises."""
+    """Run to the end without letting anybody in. Returns its result, raises its exception."""
     while True:
         try:
             waiting.send(None)
@@ -82,18 +83,18 @@ def at_once(waiting: Waiting[T]) -> T:
             return result
 
 
-# --- What somebody else answers -------------------------------------------------------------------------------
+# --- Answers that come later --------------------------------------------------------------------------------
 #
 #     later: Later[JoinGroupResponse] = Later()
 #     group.join(request, later.reply)
 #     response = await later
 #
-# Whoever makes the answer calls `reply` or `fail`, once, in the same call or any time afterwards. Where it is there
-# already `await` goes on in that call.
+# The one who answers calls `reply` or `fail`, once, in the same call or any time afterwards. If the answer is
+# already there, `await` goes on in that call.
 #
-# Who replies is in the middle of other work: a producer's append that completes a fetch, a coordinator that
-# completes a rebalance. So nothing is encoded, written or served inside `reply`: who waits does that once what is at
-# hand is done.
+# The one who replies is in the middle of other work: a producer's append that completes a fetch, a
+# coordinator that completes a rebalance. So nothing is encoded, written or served inside `reply`. The one who
+# waits does that after the current work is done.
 
 
 class _State(Enum):
@@ -107,10 +108,10 @@ _OPEN, _REPLIED, _FAILED, _ABANDONED = _State
 
 
 class Later(Generic[R]):
-    """The answer to one question, or one request. None is an answer, too: that of a request that isn't answered
-    (acks=0).
+    """The answer to one question or one request.
 
-    `on_abandon` is called when the client hangs up before the answer is there, for what waits in its name to go.
+    None is an answer too: that of a request without a response (acks=0). `on_abandon` is called if the client
+    hangs up before the answer is there, to remove what waits on its behalf.
     """
 
     __slots__ = ("_on_answer", "_on_failure", "_outcome", "_state", "on_abandon")
@@ -125,20 +126,20 @@ class Later(Generic[R]):
     # --- for who makes the answer ---------------------------------------------------------------------------
 
     def reply(self, response: R) -> None:
-        """This is the answer. Raises BrokenInvariantError where there is one already."""
+        """Set the answer. Raises BrokenInvariantError if there is one already."""
         if self._state is not _OPEN or self._on_answer is not None:
             if self._state is _ABANDONED:
                 self._on_failure = None
                 return
             self._settle(_REPLIED, response)
             self._tell()
-        else:  # at once, which is most often so: nobody has to be told
+        else:  # the most frequent case: answered at once, nobody to tell
             self._state = _REPLIED
             self._outcome = response
             self.on_abandon = None
 
     def waits_for(self, withdraw: Callable[[], object] | None) -> None:
-        """Where the client hangs up, what the answer waits for is taken back; None: it doesn't wait, or can't be."""
+        """If the client hangs up, call `withdraw`. None: the request doesn't wait, or can't be withdrawn."""
         if withdraw is None:
             return
         if self._state is _ABANDONED:
@@ -147,17 +148,17 @@ class Later(Generic[R]):
             self.on_abandon = withdraw
 
     def fail(self, error: BaseException) -> None:
-        """There is no answer, and this is why: it is treated as if the handler had raised it."""
+        """Set an error in place of an answer, as if the handler had raised it."""
         if self._state is _ABANDONED:
             self._unheard(error)
             return
         self._settle(_FAILED, error)
-        del error  # who is told may raise it, and its traceback holds this frame then
+        del error  # the one who is told may raise it, and then its traceback holds this frame
         self._tell()
 
     def abandon_with(self, other: Later[Any]) -> None:
-        """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with
-        is told of what this does."""
+        """The client of `other`, whose answer needed this one, has hung up. A failure of this one is reported
+        where a failure of `other` would be."""
         self.abandon(other._unheard)
 
     def _unheard(self, error: BaseException) -> None:
@@ -172,7 +173,7 @@ class Later(Generic[R]):
         self.on_abandon = None
 
     def _tell(self) -> None:
-        # who is told most often holds this, and no cycle is to stay
+        # the one who is told most often holds this object: leave no cycle
         told, self._on_answer = self._on_answer, None
         if told is not None:
             told()
@@ -180,27 +181,27 @@ class Later(Generic[R]):
     # --- for the handler ------------------------------------------------------------------------------------
 
     def answer(self) -> R | Later[R]:
-        """The response where it came at once, else this object. Raises what it failed with at once."""
+        """The response if it came at once, else this object. Raises its failure if it came at once."""
         if self._state is _REPLIED:
             outcome: R = self._outcome
             return outcome
         return self if self._state is _OPEN else self.result()
 
     def __await__(self) -> Generator[Later[R], R, R]:
-        """Its answer, once it is there; in the same call where it is already. Raises what it failed with."""
+        """Wait for the answer; return in the same call if it is already there. Raises its failure."""
         return self.result() if self._state is _REPLIED or self._state is _FAILED else (yield self)
 
     # --- for the dispatcher ---------------------------------------------------------------------------------
 
     def when_answered(self, then: Callable[[], object]) -> None:
-        """`then` is called inside `reply` or `fail`, or now: it must do no more than take note."""
+        """Call `then` inside `reply` or `fail`, or now. It must do no more than take note."""
         if self._state is _REPLIED or self._state is _FAILED:
             then()
         elif self._state is _OPEN:
             self._on_answer = then
 
     def result(self) -> R:
-        """The response that has come. Raises what `fail` was given, once."""
+        """The response that has come. Raises the failure that `fail` was given, once."""
         if self._state is _FAILED:
             error = self._take_failure()
             try:
@@ -212,8 +213,8 @@ class Later(Generic[R]):
         return outcome
 
     def _take_failure(self) -> BaseException:
-        """What `fail` was given. It isn't kept: its traceback holds frames that hold this, and the request's bytes
-        with them."""
+        """The failure that `fail` was given. It isn't kept: its traceback holds frames that hold this object,
+        and with it the request's bytes."""
         error, self._outcome = self._outcome, None
         if error is None:
             raise BrokenInvariantError("what a request failed with was taken twice")
@@ -221,9 +222,9 @@ class Later(Generic[R]):
         return failure
 
     def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
-        """The client has hung up. An answer that is there already just goes nowhere.
+        """The client has hung up. If the answer is already there it is dropped.
 
-        `on_failure` is told of what the request still fails with, or failed with before anybody took it.
+        `on_failure` is called with a failure that comes later, or that came before and nobody took.
         """
         if self._state is _FAILED and self._outcome is not None:
             error = self._take_failure()
@@ -243,20 +244,24 @@ WaitsFor: TypeAlias = Compute[Any] | Later[Any] | None
 """What a coroutine waits for."""
 
 
-# --- What goes on within the call of who answers -----------------------------------------------------------------
+# --- Work that goes on within the call that answers ------------------------------------------------------------
 #
 #     written = begun(self._written(batches))
 #     ...
 #     error = await written
 #
-# A state machine whose writes are answered in the order of its log has to take the answers in that order, and before
-# anybody else comes in between. In a turn of its own what is answered early might be overtaken by what is answered at
-# once. So it changes state within `reply`, and tells others; it encodes and serves nothing.
+# A state machine gets the answers to its writes in the order of its log. It has to handle them in that order,
+# before anybody else comes in between. If each had a turn of its own, an answer that comes at once could
+# overtake an earlier one. So the state machine changes its state within `reply`, and tells others. It encodes
+# and serves nothing there.
 
 
 def begun(steps: Waiting[T]) -> Later[T]:
-    """What it returns: it begins in this call, and goes on to its end within those of who answers, whether or not
-    anybody waits for it. It waits for answers alone. Raises what it raises in this call."""
+    """Start steps in this call, and return a `Later` for their result.
+
+    They continue within the calls that answer, up to their end, whether or not anybody waits. They may only
+    wait for answers. Raises what they raise in this call.
+    """
     later: Later[T] = Later()
     try:
         wanted = steps.send(None)
@@ -284,11 +289,11 @@ def _go_on(steps: Waiting[T], later: Later[T], answered: Later[Any]) -> None:
 
 
 def carry_on(steps: Waiting[None]) -> None:
-    """As `begun`, of what nobody waits for: what it raises comes to who answers."""
+    """Start steps as `begun` does, if nobody waits for them. What they raise reaches the one who answers."""
     try:
         wanted = steps.send(None)
     except StopIteration:
-        return  # as most often, for which nothing is made
+        return  # the most frequent case, which needs no objects
     later: Later[None] = Later()
     later.when_answered(later.result)
     wanted.when_answered(partial(_go_on, steps, later, wanted))
@@ -298,7 +303,7 @@ def carry_on(steps: Waiting[None]) -> None:
 
 
 async def together(each: Sequence[Waiting[T]]) -> list[T]:
-    """What each returns. All begin in this call, and wait at the same time. Raises what the first of them raises."""
+    """Run all of them at the same time, starting in this call. Returns their results; raises the first failure."""
     begun: list[tuple[Waiting[T] | None, Any]] = []
     try:
         for steps in each:
@@ -314,7 +319,7 @@ async def together(each: Sequence[Waiting[T]]) -> list[T]:
 
 @types.coroutine
 def _rest(steps: Waiting[T], wanted: Any) -> Generator[Any, Any, T]:
-    """What steps return that have this wish by now."""
+    """Run steps to their end that are suspended with this wish. Returns their result."""
     while True:
         try:
             try:
@@ -328,14 +333,14 @@ def _rest(steps: Waiting[T], wanted: Any) -> Generator[Any, Any, T]:
             return result
 
 
-# --- Where others may be let in: after so many entries, where each takes some microseconds --------------------
+# --- Letting others in after so many entries, each of which takes some microseconds ----------------------------
 
 PER_STEP = 500
-"""Entries, records or partitions that one step goes through: some milliseconds."""
+"""The entries, records or partitions that one step handles: some milliseconds of work."""
 
 
 class Pause:
-    """Says when it is time for one, over loops within loops."""
+    """Says when to let others in, across nested loops."""
 
     __slots__ = ("_left", "_per_step")
 
@@ -343,7 +348,7 @@ class Pause:
         self._per_step = self._left = per_step
 
     def is_due(self, entries: int = 1) -> bool:
-        """Asked once for each entry, or for so many at a time, before them or behind them."""
+        """Call it once for each entry, or for several at a time, before or after them."""
         self._left -= entries
         if self._left > 0:
             return False
