@@ -1,1 +1,1 @@
-"""`barnabas.prove` and `barnabas prove`: a program's exactly once, tried at each step of the protocol."""
+"""`barnabas.prove` and `barnabas prove`: test a program's exactly once at each step of the protocol."""

@@ -1,4 +1,5 @@
-"""The catalogue of hazards: at which steps of the protocol something happens, and what. `docs/prove.md` teaches it."""
+"""The catalogue of hazards: at which steps of the protocol something goes wrong, and what. `docs/prove.md` teaches
+it."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ STEPS = (
     "OffsetCommit",
     "EndTxn",
 )
-"""The requests by which something changes, in the order in which a transaction has them."""
+"""The requests that change something, in the order in which a transaction sends them."""
 
 
 class Strike(Enum):
-    """What happens at a step: its name, and what it says in a report."""
+    """What happens at a step. The value is its name in a report."""
 
     REQUEST_LOST = "request lost"
     ANSWER_LOST = "answer lost"
@@ -47,7 +48,7 @@ TOLD: dict[Strike, str] = {
     Strike.TIMED_OUT: "the request hung in the network for six minutes: sessions and transactions timed out",
     Strike.GROUP_MOVED_ON: "the group had rebalanced: its offsets are refused, and the transaction is aborted",
 }
-"""In a sentence."""
+"""What each strike does, in a sentence."""
 
 OF_QUICK = (
     Strike.ANSWER_LOST,
@@ -61,7 +62,7 @@ _OF_OFFSETS = ("TxnOffsetCommit", "OffsetCommit")
 
 
 class Hazard(NamedTuple):
-    """Something that happens at a step: at the `nth` request of this `api`."""
+    """Something that goes wrong at a step: at the `nth` request of this `api`."""
 
     api: str
     nth: int
@@ -72,7 +73,7 @@ class Hazard(NamedTuple):
 
 
 class Thoroughness(Enum):
-    """At which of the requests of one API, and what."""
+    """Which requests of one API are tried, and with which strikes."""
 
     QUICK = "quick"
     NORMAL = "normal"
@@ -80,7 +81,7 @@ class Thoroughness(Enum):
 
 
 def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int) -> list[Hazard]:
-    """Those of a program that was seen to ask this, at most so many."""
+    """Return at most `most` hazards for a program that sent these requests undisturbed."""
     counts: dict[str, int] = {}
     for each in requests:
         if each["api"] in STEPS:
@@ -97,12 +98,13 @@ def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int) -> lis
 
 
 def _numbers(count: int, how: Thoroughness) -> Sequence[int]:
-    """Of so many requests. The second is of a program that is under way; the first may be like no other."""
+    """Return which of `count` requests to try. The second one shows a program under way; the first may differ from all
+    others."""
     if how is Thoroughness.THOROUGH:
         return range(1, count + 1)
     return [min(count, 2)] if count else []
 
 
 def lasting(requests: Iterable[Request]) -> Iterator[Request]:
-    """The requests by which a program gets on: who asks none of these is idle."""
+    """Yield the requests by which a program makes progress. A program that sends none of these is idle."""
     return (each for each in requests if each["api"] in STEPS)

@@ -1,4 +1,4 @@
-"""What came of a run: which records readers of committed records see, and how two runs differ in them."""
+"""The outcome of a run: which records readers of committed records see, and how two runs differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 class Output(NamedTuple):
-    """A record, as two runs are compared by it."""
+    """A record as two runs are compared: without its offset and time."""
 
     topic: str
     key: bytes | None
@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 def committed(broker: Broker, topics: Iterable[str]) -> Counter[Output]:
-    """What readers of committed records see. A topic that isn't there has none."""
+    """Return the records that readers of committed records see. A topic that doesn't exist has none."""
     found: Counter[Output] = Counter()
     for topic in topics:
         with contextlib.suppress(LookupError):
@@ -40,7 +40,7 @@ def committed(broker: Broker, topics: Iterable[str]) -> Counter[Output]:
 
 
 class Difference(NamedTuple):
-    """Of a run to the undisturbed one. Empty where they are equal."""
+    """How a run differs from the undisturbed one. All parts are empty if the two are equal."""
 
     doubled: Mapping[Output, int]
     lost: Mapping[Output, int]
@@ -48,11 +48,11 @@ class Difference(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """The outcome stayed equal."""
+        """True if the outcome stayed equal."""
         return not (self.doubled or self.lost or self.foreign)
 
     def lines(self) -> Iterator[str]:
-        """What it is, in words."""
+        """Yield the differences in words."""
         for what, records in (
             ("doubled", self.doubled),
             ("lost", self.lost),
@@ -69,7 +69,7 @@ class Difference(NamedTuple):
 
 
 def difference(expected: Counter[Output], found: Counter[Output]) -> Difference:
-    """`found`, as seen from what is `expected`."""
+    """Return how `found` differs from `expected`."""
     more, less = found - expected, expected - found
     return Difference(
         doubled={each: count for each, count in more.items() if each in expected},
@@ -78,18 +78,18 @@ def difference(expected: Counter[Output], found: Counter[Output]) -> Difference:
     )
 
 
-# --- What in the program's calls did it -------------------------------------------------------------------------
+# --- Which of the program's calls caused it -----------------------------------------------------------------
 
 
 class _Transaction(NamedTuple):
     is_commit: bool
     n: int
     offsets: Mapping[str, int]
-    """By group, topic and partition."""
+    """Offsets by group, topic and partition."""
 
 
 def reasons(requests: Sequence[Request], inputs: Iterable[str]) -> list[str]:
-    """What stands out in the requests of a program whose outcome isn't what it should be."""
+    """Return the likely reasons in words, from the requests of a program with a wrong outcome."""
     found: list[str] = []
     beside = [each for each in requests if each["api"] == "OffsetCommit" and each.get("offsets")]
     if beside:
@@ -100,11 +100,11 @@ def reasons(requests: Sequence[Request], inputs: Iterable[str]) -> list[str]:
     ids = sorted({each["request"]["transactional_id"] for each in requests if _begins(each)})
     if len(ids) > 1:
         found.append(
-            f"its transactional id is another one with each start ({', '.join(ids[:3])}): nobody fences the instance "
-            "before, nor ends its transaction"
+            f"its transactional id changes with each start ({', '.join(ids[:3])}): nothing fences the previous "
+            "instance or ends its transaction"
         )
     if not ids and any(each["api"] == "Produce" for each in requests):
-        found.append("it writes without a transaction: what was written before it failed stays written")
+        found.append("it writes without a transaction: what it wrote before it failed stays")
     read = {topic for each in requests if _reads_all(each) for topic in each.get("topics", {})}
     if read & {*inputs}:
         found.append(f"it reads {', '.join(sorted(read & {*inputs}))} with isolation level read_uncommitted")
@@ -122,8 +122,8 @@ def _reads_all(each: Request) -> bool:
 
 
 def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
-    """In the order of their ends, with what was done: an end that met an error isn't one, and offsets that were refused
-    aren't in a commit."""
+    """Return the transactions in the order of their ends, with their offsets. An end that got an error doesn't count,
+    nor do offsets that the broker refused."""
     asked: dict[str, dict[str, int]] = {}
     taken: dict[str, dict[str, int]] = {}
     found = []
@@ -146,7 +146,7 @@ def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
 
 
 def _repeated(transactions: Sequence[_Transaction]) -> Iterator[str]:
-    """Offsets that two transactions have committed, the later one behind the earlier one's end."""
+    """Yield the places where two transactions committed the same offset, the later one after the earlier one's end."""
     at: dict[tuple[str, int], int] = {}
     for each in transactions:
         if not each.is_commit:
@@ -156,14 +156,14 @@ def _repeated(transactions: Sequence[_Transaction]) -> Iterator[str]:
             if before is not None:
                 yield (
                     f"it committed offset {offset} of {place} twice, by EndTxn {before} and by EndTxn {each.n}: it "
-                    "began a new transaction with the same records behind a commit that had happened"
+                    "began a new transaction with the same records after the commit had succeeded"
                 )
                 return
             at[place, offset] = each.n
 
 
 def _skipped(transactions: Sequence[_Transaction]) -> Iterator[str]:
-    """Offsets that go on behind those of a transaction that was aborted."""
+    """Yield the places where offsets continue after those of an aborted transaction."""
     aborted: dict[str, _Transaction] = {}
     committed_to: dict[str, int] = {}
     for each in transactions:
@@ -175,7 +175,7 @@ def _skipped(transactions: Sequence[_Transaction]) -> Iterator[str]:
             if gone is not None and offset > gone.offsets[place] > committed_to.get(place, 0):
                 yield (
                     f"its transaction up to offset {gone.offsets[place]} of {place} was aborted (EndTxn {gone.n}), and "
-                    "it went on behind it without reading those records again"
+                    "it went on without reading those records again"
                 )
                 return
             committed_to[place] = offset

@@ -1,4 +1,4 @@
-"""The user's program: a command in a process group of its own, which is started, killed and started again."""
+"""The user's program: a command in a process group of its own, which can be started, killed and restarted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _SHOWN_BYTES = 4_096
 
 
 class Program:
-    """One process of it. It finds the broker's address in `BARNABAS_BOOTSTRAP`, and in the place of `{bootstrap}`."""
+    """One process of the program. It finds the broker's address in `BARNABAS_BOOTSTRAP`, and in place of
+    `{bootstrap}`."""
 
     def __init__(self, command: Sequence[str], bootstrap: str, environment: Mapping[str, str]) -> None:
-        """Raises OSError where there is no such program."""
+        """Raises OSError if there is no such program."""
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - goes with this object
         self._process = subprocess.Popen(
             [word.replace(BOOTSTRAP_WORD, bootstrap) for word in command],
@@ -33,24 +34,24 @@ class Program:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Its exit status, or None while it runs."""
         return self._process.poll()
 
     def kill(self) -> None:
-        """SIGKILL to all of its process group, as when a machine is gone."""
+        """Send SIGKILL to its whole process group, as when a machine is lost."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def ended(self) -> str:
-        """Killed, if it still runs; what it printed last."""
+        """Kill it if it still runs, and return the end of its output."""
         self.kill()
         with self._output:
             return self.printed
 
     @property
     def printed(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         size = os.fstat(self._output.fileno()).st_size
         shown = os.pread(self._output.fileno(), _SHOWN_BYTES, max(size - _SHOWN_BYTES, 0))
         return shown.decode("utf-8", errors="replace")

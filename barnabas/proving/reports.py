@@ -1,4 +1,4 @@
-"""What came of a proof: lines for a terminal, a page, and JUnit's XML."""
+"""The outcome of a proof as lines for a terminal, an HTML page and JUnit XML."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _STYLE = (
 
 
 def title(trial: Trial) -> str:
-    """Which run it was."""
+    """Name the run."""
     return "undisturbed" if trial.hazard is None else str(trial.hazard)
 
 
 def verdict(trial: Trial) -> str:
-    """In two words."""
+    """Name the outcome in a word or two."""
     if not trial.is_reached:
         return "not reached"
     return "equal" if trial.difference.is_none else "NOT EQUAL"
 
 
 def findings(trial: Trial) -> Iterator[str]:
-    """What is to be said of it: what differs, why, and what happened on the way."""
+    """Yield what was found: how the outcome differs, why, and what happened on the way."""
     yield from trial.difference.lines()
-    yield from (f"since {each}" for each in trial.reasons)
+    yield from (f"because {each}" for each in trial.reasons)
     yield from trial.notes
 
 
 def line(trial: Trial) -> str:
-    """For a terminal, one and those of what was found."""
+    """Return the lines for a terminal: one for the run, and its findings if it failed."""
     head = f"{verdict(trial):11}  {title(trial)}  ({trial.seconds:.1f} s)"
     if trial.holds:
         return head
@@ -44,17 +44,17 @@ def line(trial: Trial) -> str:
 
 
 def summary(proof: Proof) -> str:
-    """The last line."""
+    """Return the last line of the report."""
     failed = len(proof.failures)
     if not proof.trials:
-        return "no hazard was tried: the program asks nothing that changes anything"
+        return "no hazard was tried: the program sends no request that changes anything"
     if failed:
-        return f"{failed} of {len(proof.trials)} hazards change the outcome, or weren't reached"
+        return f"{failed} of {len(proof.trials)} hazards changed the outcome, or weren't reached"
     return f"the outcome stayed equal in all {len(proof.trials)} hazards"
 
 
 def page(proof: Proof) -> str:
-    """HTML, whole, with nothing to fetch."""
+    """Return a complete HTML page that fetches nothing."""
     rows = []
     for each in (proof.undisturbed, *proof.trials):
         told = "" if each.hazard is None else TOLD[each.hazard.strike]
@@ -73,7 +73,7 @@ def page(proof: Proof) -> str:
 
 
 def junit(proof: Proof) -> str:
-    """A test case for each hazard."""
+    """Return JUnit XML with a test case for each hazard."""
     suite = ElementTree.Element(
         "testsuite",
         name="barnabas prove",

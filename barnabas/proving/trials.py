@@ -1,4 +1,4 @@
-"""`barnabas.prove`: the program once undisturbed, and then once for each hazard, from the same state."""
+"""`barnabas.prove`: runs the program once undisturbed, and then once for each hazard, from the same state."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 JOURNALED = 20_000
 MOST_STARTS = 6
-"""Of the program in one run. Who supervises it starts it again where it fails."""
+"""The most starts of the program in one run. A supervisor restarts it each time it fails."""
 MOST_HAZARDS = 500
 
 _SESSION_OVER_S = 50
-"""A member that was killed is gone then, by the session timeout that clients have by default."""
+"""After this time a killed member has left its group, by the clients' default session timeout."""
 _ALL_OVER_MINUTES = 6
 _BEHIND_ALL_MINUTES = 16
-"""No transaction lasts longer, by `transaction.max.timeout.ms`."""
+"""After this time no transaction is open any more: `transaction.max.timeout.ms` ends it."""
 
 _FAULTS: Mapping[Strike, tuple[str, str]] = {
     Strike.REQUEST_LOST: ("close", "request"),
@@ -41,12 +41,12 @@ _FAULTS: Mapping[Strike, tuple[str, str]] = {
     Strike.TIMED_OUT: ("hold", "request"),
     Strike.GROUP_MOVED_ON: ("error", "request"),
 }
-"""What is armed at the broker: `do` and `at`."""
+"""The fault for each strike: `do` and `at`."""
 _ERRORS: Mapping[Strike, str] = {Strike.GROUP_MOVED_ON: "ILLEGAL_GENERATION"}
 
 
 class Trial(NamedTuple):
-    """One run. `hazard`: None for the undisturbed one."""
+    """One run. `hazard` is None for the undisturbed one."""
 
     hazard: Hazard | None
     seconds: float
@@ -59,12 +59,12 @@ class Trial(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """The outcome stayed equal, and the hazard came about."""
+        """True if the outcome stayed equal and the hazard happened."""
         return self.is_reached and self.difference.is_none
 
 
 class Proof(NamedTuple):
-    """What came of all runs."""
+    """The results of all runs."""
 
     undisturbed: Trial
     expected: Counter[Output]
@@ -72,17 +72,17 @@ class Proof(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """The outcome stayed equal in each of them."""
+        """True if the outcome stayed equal in every run."""
         return bool(self.trials) and all(each.holds for each in self.trials)
 
     @property
     def failures(self) -> list[Trial]:
-        """Those in which it didn't, or that couldn't be tried."""
+        """The runs whose outcome changed, or whose hazard never happened."""
         return [each for each in self.trials if not each.holds]
 
 
 class CannotProveError(Exception):
-    """The program's run without any hazard shows nothing; why."""
+    """The program's undisturbed run shows nothing. The text says why."""
 
 
 def prove(
@@ -133,7 +133,7 @@ def prove(
 
 
 class _Bench:
-    """What all runs have in common."""
+    """What all runs share."""
 
     def __init__(
         self,
@@ -159,16 +159,16 @@ class _Bench:
         return Program(self._command, self.broker.bootstrap, self._environment)
 
     def undisturbed(self) -> tuple[Trial, Counter[Output]]:
-        """Raises CannotProveError."""
+        """Run the program undisturbed. Raises CannotProveError."""
         run = _Run(self, None, None)
         trial, found = self._over(run, None)
         if run.starts > 1 or run.is_late:
             raise CannotProveError(
-                f"the program doesn't end well where nothing disturbs it: {'; '.join(trial.notes)}\n{trial.printed}"
+                f"the undisturbed program doesn't end well: {'; '.join(trial.notes)}\n{trial.printed}"
             )
         if not found:
             raise CannotProveError(
-                f"where nothing disturbs it the program writes nothing to {', '.join(self.outputs)}: "
+                f"the undisturbed program writes nothing to {', '.join(self.outputs)}: "
                 f"{'; '.join(trial.notes)}\n{trial.printed}"
             )
         return trial, found
@@ -216,12 +216,12 @@ class _Run:
         self._broker = bench.broker
         self._expected = expected
         self._programs: list[Program] = []
-        self._seen = 0  # the number of the last request of this process of the broker
-        self._before: list[Request] = []  # what the one before was asked, which was killed
+        self._seen = 0  # number of the last request that this process of the broker has journaled
+        self._before: list[Request] = []  # the journals of the broker's processes that were killed
         self._fault: Fault | None = None
 
     def go(self) -> None:
-        """Until it is over, or late."""
+        """Run until the program is done, or out of time."""
         bench = self._bench
         if self.hazard is not None:
             do, at = _FAULTS[self.hazard.strike]
@@ -244,15 +244,16 @@ class _Run:
                 return
             if time.monotonic() > deadline_s:
                 self.is_late = True
-                self.notes.append(f"it was not at its end after {bench.timeout_s:g} s")
+                self.notes.append(f"it hadn't ended after {bench.timeout_s:g} s")
                 return
             if time.monotonic() - moved_s > bench.idle_s:
                 if has_waited or self._is_done():
                     return
-                # Something keeps it waiting, such as a transaction that nobody ends but time, or a client's own timer.
+                # Something keeps the program waiting, such as a transaction that only times out, or a timer of its own
+                # client.
                 has_waited = True
                 self.notes.append(
-                    f"it didn't get on, and was killed and started {_ALL_OVER_MINUTES} minutes later"
+                    f"it made no progress, was killed, and was restarted {_ALL_OVER_MINUTES} minutes later"
                 )
                 self._end_programs()
                 self._broker.clock.advance(minutes=_ALL_OVER_MINUTES)
@@ -261,7 +262,7 @@ class _Run:
             time.sleep(POLL_S)
 
     def end(self) -> None:
-        """None of its processes is there any more."""
+        """End all its processes, and disarm the broker's faults."""
         self._keep_journal()
         self._end_programs()
         if self._broker.running:
@@ -277,7 +278,7 @@ class _Run:
         self._programs.append(self._bench.started())
 
     def _supervised(self) -> bool:
-        """Whether it is to go on: what has failed is started again, as far as that goes."""
+        """Restart what has failed, up to a limit. Return False if the run is over."""
         for each in [*self._programs]:
             status = each.status
             if status is None:
@@ -289,20 +290,20 @@ class _Run:
             self.notes.append(f"it ended with status {status}")
             if not self._programs:
                 if self.starts == MOST_STARTS:
-                    self.notes.append(f"it was started {MOST_STARTS} times, and not again")
+                    self.notes.append(f"it was started {MOST_STARTS} times; that is the limit")
                     return False
                 self._broker.clock.advance(seconds=_SESSION_OVER_S)
                 self._start()
         return bool(self._programs)
 
     def _is_done(self) -> bool:
-        """Whether what there is to write is there. The undisturbed run is when it is idle."""
+        """True if all expected output is there. The undisturbed run is done when it is idle."""
         if self._expected is None:
             return True
         return committed(self._broker, self._bench.outputs) == self._expected
 
     def _look(self) -> bool:
-        """Whether the program has got on since the last look."""
+        """True if the program has made progress since the last look."""
         found = self._broker.journal(after=self._seen)
         if not found:
             return False
@@ -335,7 +336,7 @@ class _Run:
             self._take_over()
 
     def _take_over(self) -> None:
-        """Until the second instance is at its end, or idle."""
+        """Start a second instance, and wait until it ends or is idle."""
         self._broker.clock.advance(seconds=_SESSION_OVER_S)
         self._start()
         second = self._programs[-1]

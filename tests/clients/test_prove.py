@@ -21,10 +21,10 @@ PROGRAM = [sys.executable, "-m", "examples.prove.confluent"]
 ORDERS = 12
 
 FOUND_BY = {
-    "retries-commit": (Hazard("EndTxn", 2, Strike.ANSWER_AWAITED), "behind a commit that had happened"),
+    "retries-commit": (Hazard("EndTxn", 2, Strike.ANSWER_AWAITED), "after the commit had succeeded"),
     "offsets-beside": (Hazard("EndTxn", 2, Strike.PROGRAM_KILLED_AFTER), "outside of the transaction"),
-    "random-id": (Hazard("TxnOffsetCommit", 2, Strike.TAKEN_OVER), "another one with each start"),
-    "swallows-abort": (Hazard("TxnOffsetCommit", 2, Strike.GROUP_MOVED_ON), "went on behind it"),
+    "random-id": (Hazard("TxnOffsetCommit", 2, Strike.TAKEN_OVER), "changes with each start"),
+    "swallows-abort": (Hazard("TxnOffsetCommit", 2, Strike.GROUP_MOVED_ON), "went on without reading"),
 }
 """By which hazard each mistake shows, and what is said of it."""
 
