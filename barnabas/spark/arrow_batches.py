@@ -1,9 +1,9 @@
-"""Kafka record batches (magic 2) from Arrow columns, without a Python object for any record; and each key's partition.
+"""Kafka record batches (magic 2) from Arrow columns, without a Python object per record, and each key's partition.
 
 Lengths and varints are computed as columns; then Arrow joins prefix, key, value and headers of each row into one
-buffer, whose slices are the batches' payloads. The bytes are those that kafka-python's builder makes. A key goes
-where Java's default partitioner has it, `toPositive(murmur2(key)) % partitions`: Austin Appleby's MurmurHash2 with
-the seed of `org.apache.kafka.common.utils.Utils.murmur2`.
+buffer, whose slices are the batches' payloads. The bytes are those that kafka-python's builder makes. A key goes to the
+partition that Java's default partitioner chooses, `toPositive(murmur2(key)) % partitions`: Austin Appleby's MurmurHash2
+with the seed of `org.apache.kafka.common.utils.Utils.murmur2`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MULTIPLIER = 0x5BD1E995
 SHIFT = 24
 MASK = 0xFFFFFFFF
 
-# The columns are walked word by word together: a key that is longer than this would hold up all others.
+# The columns are hashed word by word, all rows together. A longer key would hold up all others.
 LONGEST_TOGETHER = 256
 
 Uint32s = npt.NDArray[np.uint32]
@@ -49,7 +49,7 @@ def murmur2(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Uint
     multiplier = np.uint32(MULTIPLIER)
     long = lengths > LONGEST_TOGETHER
     words = np.where(long, 0, lengths // 4)
-    # Whole words anywhere in the buffer, three bytes of which may lie behind its end.
+    # Read whole words anywhere in the buffer. Up to three bytes of the last one may lie past its end.
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     all_words: Uint32s = np.ndarray((len(data) + 1,), np.dtype("<u4"), padded.data, strides=(1,))
     most = int(words.max(initial=0))
@@ -87,7 +87,8 @@ def murmur2_of(key: bytes) -> int:
 
 
 def partitions_of(hashes: Uint32s, counts: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
-    """The partitions that these hashes fall into, of a topic with so many (one count for all, or one a row)."""
+    """Return the partition of each hash. `counts` is the topic's number of partitions: one for all rows, or one per
+    row."""
     return (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % counts
 
 
@@ -116,7 +117,7 @@ class Columns:
         return len(self.value)
 
     def take(self, rows: Ints) -> Columns:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         wanted = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
         return Columns(
             None if self.key is None else self.key.take(wanted),
@@ -127,9 +128,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A record batch that is whole but for its producer, its sequence and its checksum (see `stamp`).
+    """A record batch that lacks only its producer, sequence and checksum (see `stamp`).
 
-    header: all that is ahead of the records. body: the records, perhaps compressed; a view of what Arrow joined.
+    header: everything before the records. body: the records, perhaps compressed; a view of what Arrow joined.
     """
 
     records: int
@@ -138,17 +139,17 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Its size in bytes."""
         return len(self.header) + len(self.body)
 
     @property
     def pieces(self) -> tuple[bytearray, memoryview | bytes]:
-        """Its bytes, where they lie."""
+        """Its bytes, without a copy."""
         return self.header, self.body
 
     @property
     def data(self) -> bytes:
-        """Its bytes, copied."""
+        """A copy of its bytes."""
         return b"".join(self.pieces)
 
 
@@ -157,9 +158,9 @@ def build(
 ) -> list[Batch]:
     """Transactional batches of these rows, in their order.
 
-    timestamp_ms: every record's.
-    max_bytes: of a batch before compression; one that holds a single record may be larger.
-    codec: its number in the attributes, with `compress` that does it; what it makes no smaller stays as it is.
+    timestamp_ms: the timestamp of every record.
+    max_bytes: the most for a batch before compression. A batch of a single record may be larger.
+    codec: its number in the attributes. `compress` does it; a batch that it makes no smaller stays uncompressed.
     """
     bounds = np.array([0, len(columns)])
     return [batch for _, batch in build_groups(columns, bounds, timestamp_ms, max_bytes, codec, compress)]
@@ -173,9 +174,9 @@ def build_groups(
     codec: int = 0,
     compress: Compress | None = None,
 ) -> Iterator[tuple[int, Batch]]:
-    """As `build`, for groups of rows that lie one behind the other: group i is rows bounds[i] up to bounds[i + 1].
+    """Like `build`, for consecutive groups of rows: group i is rows bounds[i] up to bounds[i + 1].
 
-    Each batch with its group's number, as it is asked for: the first batches of all groups, then the second ones, and
+    Yields each batch with its group's number: the first batches of all groups, then the second ones, and
     so on, so that groups can be sent side by side.
     """
     count = len(columns)
@@ -183,7 +184,7 @@ def build_groups(
     value_lengths = _lengths(columns.value)
     header_counts, headers, header_sizes = _headers(columns.headers, count)
 
-    # All of a record but its length and its place in the batch.
+    # The size of a record without its length and its position in the batch.
     sizes = 3 + np.maximum(value_lengths, 0) + _varint_sizes(_zigzag(value_lengths)) + header_sizes
     if key_lengths is not None:
         sizes += np.maximum(key_lengths, 0) + _varint_sizes(_zigzag(key_lengths)) - 1
@@ -216,7 +217,7 @@ def build_groups(
         pieces,
         joined,
         headers,
-    )  # the payload alone is needed from here on, until its last batch is asked for
+    )  # from here on only the payload is needed, until its last batch is taken
 
     cuts = offsets[np.append(starts, count)].tolist()
     counts = (ends - starts).tolist()
@@ -225,7 +226,7 @@ def build_groups(
 
 
 def _in_turns(starts: Ints, bounds: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """The batches' numbers, with those of their groups: the first ones of all groups, then the second ones, …"""
+    """Yield each batch's number and its group: the first batches of all groups, then the second ones, …"""
     firsts = np.searchsorted(starts, bounds)
     sizes = np.diff(firsts)
     groups = np.repeat(np.arange(len(sizes)), sizes)
@@ -235,7 +236,7 @@ def _in_turns(starts: Ints, bounds: npt.NDArray[np.integer[Any]]) -> Iterator[tu
 
 
 def stamp(batch: Batch, producer_id: int, epoch: int, sequence: int) -> None:
-    """Give a batch its producer and its first record's sequence, and so its checksum."""
+    """Give a batch its producer and first sequence, and compute its checksum."""
     header = batch.header
     struct.pack_into(">qhi", header, PRODUCER_AT, producer_id, epoch, sequence)
     checksum = crc32c(batch.body, crc32c(memoryview(header)[ATTRIBUTES_AT:]))
@@ -243,7 +244,7 @@ def stamp(batch: Batch, producer_id: int, epoch: int, sequence: int) -> None:
 
 
 def binary(column: Any) -> Any:
-    """A string or binary column, chunked or not, large or not, as a binary array: its bytes, not copied if it may."""
+    """Return a string or binary column, chunked or not, large or not, as a binary array. Avoids a copy if it can."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column if column.type == pa.binary() else column.cast(pa.binary())
@@ -272,8 +273,9 @@ def _sealed(
 
 
 def _batch_starts(sizes: Ints, bounds: npt.NDArray[np.integer[Any]], max_bytes: int) -> Ints:
-    """The first row of each batch: as many rows as fit, at least one, none of two groups."""
-    # A record's place takes four bytes at most, with as many records as a batch may hold, and its length five.
+    """Return the first row of each batch. A batch holds as many rows as fit, at least one, and never rows of two
+    groups."""
+    # A record's position takes at most four bytes, with as many records as a batch may hold, and its length five.
     ends = np.cumsum(sizes + 4 + 5)
     room = max_bytes - HEADER.size
     starts = []
@@ -288,8 +290,8 @@ def _batch_starts(sizes: Ints, bounds: npt.NDArray[np.integer[Any]], max_bytes: 
 
 
 def _headers(column: Any, count: int) -> tuple[Ints, Any, Ints | int]:
-    """Of each row: how many headers, their bytes as a binary array (None if no row can have any), and the size of
-    both together, the number's own included.
+    """
+    both together, including the count itself.
     """
     if column is None:
         return np.zeros(0, np.int64), None, 1
@@ -315,8 +317,8 @@ def _headers(column: Any, count: int) -> tuple[Ints, Any, Ints | int]:
 
 
 def from_bytes(values: Sequence[bytes | None]) -> Any:
-    """A binary array of these. Not `pa.array`, which has pandas imported wherever it is given what isn't numpy's: that
-    would be a third of what a worker takes to begin, and of its memory.
+    """Return a binary array of these. `pa.array` would import pandas for input that isn't numpy's, which
+    would be a third of a worker's start-up time and of its memory.
     """
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(one or b"") for one in values], out=offsets[1:])
@@ -326,7 +328,7 @@ def from_bytes(values: Sequence[bytes | None]) -> Any:
 
 
 def _lengths(column: Any) -> Ints:
-    """Each row's number of bytes, -1 for null."""
+    """Return each row's number of bytes, -1 for null."""
     offsets, _ = _buffers(column)
     lengths = np.diff(offsets)
     if column.null_count:
@@ -345,7 +347,7 @@ def _buffers(column: Any) -> tuple[Ints, Bytes]:
 
 
 def _binary_array(offsets: Ints, data: Bytes, is_there: Bytes | None = None) -> Any:
-    """is_there: a bit for each row, as Arrow has them."""
+    """`is_there` has a bit for each row, in Arrow's order."""
     valid = None if is_there is None else pa.py_buffer(is_there)
     buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -366,9 +368,9 @@ def _varint_sizes(zigzags: Ints) -> Ints:
 
 
 def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
-    """A binary array: each row's varints, one behind the other. A number stands for a column of that one byte."""
+    """Return a binary array of each row's varints, concatenated. A number stands for a column of that one byte."""
     cells: list[Bytes] = []
-    used: list[npt.NDArray[np.bool_] | None] = []  # None where every row has the byte
+    used: list[npt.NDArray[np.bool_] | None] = []  # None if every row has the byte
     for column in columns:
         if isinstance(column, int):
             cells.append(np.full(count, column, np.uint8))

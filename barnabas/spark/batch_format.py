@@ -1,4 +1,5 @@
-"""A record batch's bytes (magic 2, Kafka's DefaultRecordBatch): where its fields are, and its records' varints."""
+"""The bytes of a record batch (magic 2, Kafka's DefaultRecordBatch): positions of its fields, and its records'
+varints."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ import struct
 from typing import NamedTuple
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-LENGTH_END = 12  # a batch's length counts from here
-MAGIC_AT = 16  # in the formats before it, too
+LENGTH_END = 12  # a batch's length field counts from here
+MAGIC_AT = 16  # also in the formats before magic 2
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 PRODUCER_AT = 43
 MAGIC = 2
-TRANSACTIONAL, CONTROL = 0x10, 0x20  # of the attributes
+TRANSACTIONAL, CONTROL = 0x10, 0x20  # bits of the attributes
 
 
 class Header(NamedTuple):
-    """The fields of a batch ahead of its records, in their order (magic 2)."""
+    """The fields of a batch before its records, in their order (magic 2)."""
 
     base_offset: int
     length: int
@@ -34,12 +35,12 @@ class Header(NamedTuple):
 
 
 def read_header(data: bytes, at: int) -> Header:
-    """The header of the batch that begins there."""
+    """Return the header of the batch at this position."""
     return Header._make(HEADER.unpack_from(data, at))
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag's varint, and where it ends."""
+    """Return the zigzag varint at this position, and where it ends."""
     value = shift = 0
     while True:
         byte = data[at]

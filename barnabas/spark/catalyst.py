@@ -1,8 +1,8 @@
 """Java methods as columns, by Catalyst's own expressions: Python has no function for these.
 
-py4j asks the JVM for each part of a dotted name. What a keyed batch needs of them would be some hundred questions, more
-than a small batch takes for its transaction; so they are asked once for each JVM. Where another release of Spark has
-moved them, what is called raises what py4j or Python does.
+py4j asks the JVM for each part of a dotted name. A keyed batch would need some hundred such questions, which take
+longer than a small batch's transaction. So they are asked once for each JVM. If another release of Spark has moved the
+classes, calls raise what py4j or Python raises.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Catalyst:
-    """What these expressions are made of, of one JVM."""
+    """The parts of these expressions in one JVM."""
 
     def __init__(self, jvm: Any) -> None:
         objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
@@ -33,15 +33,15 @@ class Catalyst:
         self._columns: dict[Callable[[Catalyst], Column], Column] = {}
 
     def once(self, make: Callable[[Catalyst], Column]) -> Column:
-        """A column that is the same for all batches, made when it is asked for first. It belongs to no session: within
-        `foreachBatch` each batch has another one."""
+        """Return a column that is the same for all batches, made at the first call. It belongs to no session, because
+        each batch of `foreachBatch` has another one."""
         found = self._columns.get(make)
         if found is None:
             found = self._columns[make] = make(self)
         return found
 
     def static_int(self, class_name: str, method: str, argument: Column) -> Column:
-        """An int column: a static method of one argument, the same for the same one; null of null."""
+        """Return an int column: a deterministic static method of one argument. Null gives null."""
         call = self._static_invoke(
             self._class(class_name),
             self._int,
@@ -49,15 +49,15 @@ class Catalyst:
             self._to_seq([self._expression(argument._jc)]),
             self._none,  # the types that arguments are cast to
             True,  # null gives null, without a call
-            False,  # a call gives no null
-            True,  # is deterministic
-            self._no_function,  # of a catalog
+            False,  # a call never returns null
+            True,  # the method is deterministic
+            self._no_function,  # no function of a catalog
         )
         return self._as_column(call)
 
     def int_of_static(self, class_name: str, static_method: str, method: str) -> Column:
-        """An int column: a method of the object of this class that a static method gives, both without arguments; null
-        where that gives null. Not deterministic: else the driver would compute it."""
+        """Return an int column: a method of the object that this class's static method returns, both without arguments.
+        It is null if the static method returns null. It isn't deterministic, or the driver would compute it."""
         found = self._class(class_name)
         of_task = self._static_invoke(
             found,
@@ -87,7 +87,7 @@ class Catalyst:
 
 
 def catalyst(spark: SparkSession) -> Catalyst:
-    """Of the session's JVM."""
+    """Return the parts for the session's JVM."""
     return _of(spark.sparkContext._jvm)
 
 
@@ -96,22 +96,24 @@ def _of(jvm: Any) -> Catalyst:
     return Catalyst(jvm)
 
 
-# --- Whether Spark repeated a stage of a try's job: then its rows are not one computation's any more ----------
+# --- Did Spark repeat a stage of a try's job? Then its rows come from more than one computation -------------
 #
-# Where a map output is lost after a stage has read it, Spark computes it anew and repeats the reading stage for the
-# tasks that have not ended; the others keep what they wrote. Rows that come out otherwise the second time, by a key
-# that is random or by an order that isn't the same (SPARK-23207), are written twice, or by nobody. No task's attempt
-# number tells, since it begins at 0 again.
+# If a map output is lost after a stage has read it, Spark computes it again and repeats the reading stage for the tasks
+# that haven't ended. The others keep what they wrote. If rows come out differently the second time, because of a random
+# key or another order (SPARK-23207), they are written twice or not at all. No task's attempt number shows this: it
+# begins at 0 again.
 #
-# The stage's does. Python's TaskContext lacks it, and the listeners of the driver hear of it late, or not at all
-# where their queue is full; so the JVM is asked in the task itself, by an expression of Catalyst's. Stages of the
-# batch's own, ahead of the sink's, are Spark's affair: what they come to, they came to before anything is written.
+# The stage's attempt number does. Python's TaskContext doesn't have it, and the driver's listeners hear of it late, or
+# never if their queue is full. So the task itself asks the JVM, by a Catalyst expression. Stages of the batch's own,
+# before the sink's, are Spark's business: they are done before anything is written.
 
-REPEATED = "Spark repeated a stage, so that tasks may have seen other rows than those that wrote already"
+REPEATED = (
+    "Spark repeated a stage, so tasks may have seen other rows than the tasks that have written already"
+)
 
 
 def attempt(spark: SparkSession) -> Column:
-    """An int column: how often the stage that computes it was tried before."""
+    """Return an int column: how often the stage that computes it was tried before."""
     return catalyst(spark).once(_attempt)
 
 
@@ -120,7 +122,7 @@ def _attempt(made_of: Catalyst) -> Column:
 
 
 def only_first(rows: DataFrame) -> DataFrame:
-    """The same rows; the stage that computes them fails where it is repeated."""
+    """Return the same rows. The stage that computes them fails if it is repeated."""
     return rows.where(catalyst(rows.sparkSession).once(_is_first))
 
 
