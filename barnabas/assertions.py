@@ -13,16 +13,16 @@ from barnabas.looking import SeenRecord, WithLooking, visible
 Key = Callable[[SeenRecord], Hashable]
 
 MOST_TOLD = 10
-"""Records, or transactions, whose story is told."""
+"""The most records or transactions whose story an assertion tells."""
 
 
 def own_key(record: SeenRecord) -> Hashable:
-    """Its key, or its value where it has none."""
+    """Return the record's key, or its value if it has no key."""
     return record.value if record.key is None else record.key
 
 
 class WithAssertions(WithLooking):
-    """Assertions of a broker and a cluster for tests of exactly once. Each raises AssertionError."""
+    """Assertions for tests of exactly once, about a broker or a cluster. Each raises AssertionError."""
 
     def assert_exactly_once(
         self,

@@ -1,4 +1,4 @@
-"""`Broker`: a broker as a process of its own. It ends with the process that started it."""
+"""`Broker`: a broker in a process of its own. It ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def value_in(text: str, name: str) -> str | None:
-    """None where it isn't there. Escapes of what isn't ASCII are left as they are."""
+    """Return the value of a property in the text of a .properties file, or None if it isn't there. Escapes of
+    characters that aren't ASCII stay as they are."""
     value = None
     for line in _LOGICAL_LINE.findall(text.replace("\r\n", "\n").replace("\r", "\n")):
         found = _PROPERTY.fullmatch(_LINE_BREAK.sub("", line))
@@ -45,24 +46,24 @@ def value_in(text: str, name: str) -> str | None:
 
 
 def cluster_id_in(folder: Path) -> str | None:
-    """As a node's folder says it. Raises FileNotFoundError where it isn't formatted."""
+    """Return the cluster id from a node's `meta.properties`. Raises FileNotFoundError if the folder isn't formatted."""
     found = value_in((folder / "meta.properties").read_text("utf-8", errors="replace"), "cluster.id")
     return None if found is None else found.strip()
 
 
-# --- Ports that brokers have from before their first start to the end, whether they run or not --------------
+# --- Ports that brokers keep from before their first start until they are closed, whether they run or not ---
 
 
 class HeldPorts:
-    """A free one of each of these hosts, which may be the same. On Linux nobody else is given one of them as long as
-    they are held: a socket is bound to it and doesn't listen, beside which a node, and only who asks for this very
-    port, can bind its own."""
+    """Holds one free port on each of these hosts; hosts may repeat. On Linux the system gives a held port to nobody
+    else: a socket is bound to it without listening. A node that asks for exactly this port can still bind its own
+    socket beside it."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        """An empty host is every interface. Raises OSError where a host isn't this machine's."""
+        """An empty host means all interfaces. Raises OSError if a host isn't one of this machine's."""
         sockets: list[socket.socket] = []
         self.let_go = weakref.finalize(self, _close, sockets)
-        """Anybody may have them."""
+        """Release the ports, so that anybody may have them."""
         try:
             for host in hosts:
                 family, *_, address = _address(host)
@@ -73,7 +74,7 @@ class HeldPorts:
         except OSError:
             self.let_go()
             raise
-        if sys.platform != "linux":  # elsewhere two can't be bound
+        if sys.platform != "linux":  # on other systems two sockets can't be bound to one port
             self.let_go()
 
 
@@ -111,7 +112,7 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Whether the clock is stopped."""
+        """True if the clock is stopped."""
         return bool(self._told()["stands"])
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
@@ -206,7 +207,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         }
         self._host = host
         self._port = port or 0
-        self._ports: dict[str, int] = {}  # by the address, as it is written
+        self._ports: dict[str, int] = {}  # port numbers by the address as it is written in the listeners
         self._held_ports: list[HeldPorts] = []
         self._config = _config_texts(config or {})
         if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
@@ -221,7 +222,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         self._bootstrap = ""
         self._is_first_start = True
         self._spare: Broker | None = None
-        """What the next fork is, started already and empty."""
+        """The broker that the next fork will be. It is started already, and empty."""
         self._forked_cluster_id: str | None = None
         self._child = self._new_child()
         weakref.finalize(self, self._child.end)
@@ -276,7 +277,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
             self._forget()
 
     def _first_question(self) -> Mapping[str, object] | None:
-        """What the process is asked before all else, where it is anything."""
+        """Return the question to ask the process before all others, or None if there is none."""
         return None
 
     def stop(self) -> None:
@@ -358,7 +359,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         return other
 
     def _end_at_once(self) -> None:
-        """Nothing that it has is wanted any more."""
+        """Kill it and keep nothing of it."""
         self._child.kill()
         self._forget()
 
@@ -375,7 +376,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
             self._make_topics(self._topics, if_missing=True)
 
     def _ask(self, question: Mapping[str, object]) -> Any:
-        """Raises BrokerError."""
+        """Ask the broker and return its answer. Raises BrokerError."""
         if not self.running:
             raise BrokerError("the broker doesn't run")
         try:
@@ -386,7 +387,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     def pause(self) -> None:
         """SIGSTOP: it does nothing, and its connections stay, as if its machine hung. No effect if it is paused."""
         if not self.running:
-            raise RuntimeError("it doesn't run, so that it can't be paused")
+            raise RuntimeError("the broker doesn't run, so it can't be paused")
         self._child.pause()
 
     def resume(self) -> None:
@@ -394,7 +395,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         self._child.resume()
 
     def _forget(self) -> None:
-        """Folder and port are nobody's any more."""
+        """Remove the temporary folder and release the ports."""
         self._child.remove_temporary_folder()
         self._let_go_of_tokens()
         for held in self._held_ports:
@@ -411,12 +412,12 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def running(self) -> bool:
-        """Whether its process runs."""
+        """True if its process runs."""
         return self._child.runs
 
     @property
     def paused(self) -> bool:
-        """Whether it is between `pause()` and `resume()`."""
+        """True between `pause()` and `resume()`."""
         return self._child.paused
 
     @property
@@ -489,7 +490,8 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def _is_secured(self) -> bool:
-        """Whether its listener is as `security` says. (Those of a cluster's nodes are as their cluster says.)"""
+        """True if its listener is the one that `security` describes. The nodes of a cluster have the cluster's
+        listeners."""
         return self._security is not None
 
     def _security_listener(self) -> str:
@@ -498,12 +500,12 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         return f"{self._security.protocol}://{host}:{self._port}"
 
     def _secure(self) -> None:
-        """What is asked of it before anybody knows where it is."""
+        """Do what has to be done before anybody learns its address: add the users at the first start."""
         if self._is_first_start:
             self._add_users()
 
     def _secret_settings(self) -> Mapping[str, str] | None:
-        """What no list of processes is to have."""
+        """Return the settings that a list of processes mustn't show, or None if there are none."""
         if self._security is None:
             return None
         return {
@@ -548,7 +550,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         return command + _overrides(config)
 
     def _said_listeners(self) -> list[str] | None:
-        """Of security, config or properties."""
+        """Return the listeners that security, config or properties name, or None if none of them does."""
         if self._is_secured:
             return [self._security_listener()]
         text = self._config.get("listeners")
@@ -557,7 +559,8 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         return None if text is None else [each.strip() for each in text.split(",")]
 
     def _with_ports(self, addresses: Sequence[str]) -> list[str]:
-        """Port 0 is one that was free when the address was first there, and that nobody else has had since."""
+        """Replace port 0 in each address with a port that was free when the address first came up. Nobody else has had
+        that port since."""
         free = {address: found for address in addresses if (found := _FREE_PORT.fullmatch(address))}
         new = [address for address in free if address not in self._ports]
         if new:
@@ -570,8 +573,9 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         ]
 
     def _hold_ports(self, addresses: Sequence[str], hosts: Sequence[str]) -> None:
-        """Where a host isn't this machine's, or isn't known, none is held, and they stay as they are: the broker can't
-        listen there either, and says so better. Raises OSError for what else there is, such as no port left."""
+        """Hold a free port on each host. If a host is unknown or isn't one of this machine's, hold none: the broker
+        can't listen there either, and its own error is better. Raises OSError for anything else, such as no port
+        left."""
         try:
             held = HeldPorts(hosts)
         except OSError as error:
@@ -589,10 +593,11 @@ def made_security(
     hosts: Sequence[str],
     config: Mapping[str, object],
 ) -> Security | None:
-    """Raises ValueError for what makes no sense, and RuntimeError where the extra `security` is missing."""
+    """Return the security of a broker or a cluster, or None. Raises ValueError if the arguments contradict each other,
+    and RuntimeError if the extra `security` is missing."""
     if security is None:
         if users is not None or tokens:
-            raise ValueError('users=... and tokens=True come in by security=..., such as "sasl_plaintext"')
+            raise ValueError('users=... and tokens=True need security=..., such as "sasl_plaintext"')
         return None
     from barnabas.security import SET_BY_SECURITY, Security
 
@@ -603,10 +608,10 @@ def made_security(
 
 
 def _unnamed(settings: Mapping[str, str]) -> IO[bytes]:
-    """A file that nobody else finds."""
+    """Return a temporary file without a name that holds the settings. No other process can find it."""
     from barnabas.security import properties_text
 
-    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by who asks
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
     file.write(properties_text(settings).encode())
     return file
 
@@ -616,7 +621,7 @@ def _overrides_in(descriptors: Sequence[int]) -> list[str]:
 
 
 def check_settings(config: Mapping[str, object]) -> str | None:
-    """Why a broker doesn't start with them, in one line."""
+    """Return in one line why a broker doesn't start with these settings, or None if it does."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
     command = [*_launch(), "--check", *_overrides(_config_texts(config))]
     checked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -624,7 +629,7 @@ def check_settings(config: Mapping[str, object]) -> str | None:
 
 
 def _launch() -> list[str]:
-    # -P keeps the launcher's own folder, whose modules are the front's, off the broker's path.
+    # -P keeps the launcher's own folder off the broker's path: its modules belong to the front.
     return [sys.executable, "-P", str(LAUNCHER)]
 
 

@@ -1,9 +1,10 @@
-"""Certificates for brokers of tests and their users: made once, kept in the user's cache, and renewed in time.
+"""Certificates for tests' brokers and users: made once, kept in the user's cache, and renewed in time.
 
-A folder of the cache (`$XDG_CACHE_HOME/barnabas/certificates`, mode 0700) has a folder for each authority, named by the
-second at which all that it has signed runs out. Each has `ca.pem`, `ca.key`, and by name `<name>.pem`, key and chain,
-with `<name>.key` and `<name>.crt` for clients that want them apart. A file is written aside and renamed, and who makes
-any holds a lock: processes share them. Only who has to make one needs the package `cryptography`.
+The cache folder (`$XDG_CACHE_HOME/barnabas/certificates`, mode 0700) has a folder for each authority. Its name is the
+second at which everything that the authority signed expires. It holds `ca.pem` and `ca.key`. For each certificate it
+has `<name>.pem` with key and chain, and `<name>.key` and `<name>.crt` for clients that want them apart. Processes share
+these files: a file is written aside and renamed, and making one takes a lock. Only making certificates needs the
+package `cryptography`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 LIFETIME_S = 90 * DAY_S
 RENEWED_BEFORE_S = 30 * DAY_S
-"""An authority that runs out within this time is used no more where a broker starts."""
+"""A broker that starts doesn't use an authority that expires within this time."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -37,7 +38,7 @@ NEEDS_EXTRA = (
 
 
 class Certificates:
-    """What one authority has signed. Two of them trust each other's as little as any."""
+    """The certificates of one authority. Two authorities don't trust each other's certificates."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +47,7 @@ class Certificates:
     # --- who has which --------------------------------------------------------------------------------------
 
     def server(self, hosts: Sequence[str] = ()) -> Path:
-        """Of a broker on this machine, which may have other names too: a file with key and chain."""
+        """Return the file with key and chain for a broker on this machine, which may have further host names."""
         others = sorted({*hosts} - {*LOOPBACK})
         name = "server"
         if others:
@@ -54,16 +55,16 @@ class Certificates:
         return self._signed(name, "localhost", hosts=(*LOOPBACK, *others))
 
     def client(self, user: str) -> Path:
-        """Of a user: `<name>.pem`, beside `.key` and `.crt`."""
+        """Return the user's `<name>.pem`; `.key` and `.crt` lie beside it."""
         return self._signed(f"user-{user}", user)
 
     def expired(self, user: str) -> Path:
-        """As `client`, and its time was over a day ago."""
+        """Like `client`, but the certificate expired a day ago."""
         return self._signed(f"expired-{user}", user, is_expired=True)
 
     def new_server(self, file: Path, hosts: Sequence[str] = (), *, is_expired: bool = False) -> None:
-        """Another key and certificate of a broker in a file, in place of those that are there. Raises RuntimeError as
-        all that makes one."""
+        """Replace the key and certificate in a broker's file by new ones. Raises RuntimeError, like every method that
+        makes a certificate."""
         names = (*LOOPBACK, *sorted({*hosts} - {*LOOPBACK}))
         key, chain = self._made("localhost", names, is_expired=is_expired)
         write_file(file, key + chain)
@@ -80,11 +81,11 @@ class Certificates:
                     key, chain = self._made(common_name, hosts, is_expired=is_expired)
                     write_file(self.folder / f"{name}.key", key)
                     write_file(self.folder / f"{name}.crt", chain)
-                    write_file(whole, key + chain)  # last: who sees it finds the others
+                    write_file(whole, key + chain)  # last: whoever sees this file finds the others
         return whole
 
     def _made(self, common_name: str, hosts: Sequence[str], *, is_expired: bool) -> tuple[bytes, bytes]:
-        """Key and chain, PEM."""
+        """Return key and chain as PEM."""
         x509 = _x509()
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -100,7 +101,7 @@ class Certificates:
 
 
 def _x509() -> Any:
-    """Raises RuntimeError where the extra isn't there."""
+    """Return the module, or raise RuntimeError if the extra isn't installed."""
     try:
         from cryptography import x509
     except ImportError:
@@ -120,7 +121,8 @@ def _certificate(
     validity: tuple[datetime, datetime],
     issuer: tuple[Any, Any] | None,
 ) -> tuple[Any, Any]:
-    """A new key and its certificate; without an issuer, name and key, that of an authority."""
+    """Return a new key and its certificate. `issuer` is a pair of name and key; without one the certificate is an
+    authority's own."""
     from ipaddress import ip_address
 
     from cryptography import x509
@@ -195,9 +197,10 @@ _AUTHORITY, _STRANGER = "authority", "stranger"
 
 
 def kept_certificates(now_s: float | None = None, *, stranger: bool = False) -> Certificates:
-    """Those of this machine's user; `stranger`: those of another authority, which no broker trusts.
+    """Return the certificates of this machine's user. `stranger` returns those of another authority, which no broker
+    trusts.
 
-    Raises RuntimeError where an authority has to be made, and the extra isn't there.
+    Raises RuntimeError if an authority has to be made and the extra isn't installed.
     """
     now_s = time.time() if now_s is None else now_s
     kind = _STRANGER if stranger else _AUTHORITY
@@ -211,7 +214,7 @@ def kept_certificates(now_s: float | None = None, *, stranger: bool = False) -> 
 
 
 def _newest(root: Path, kind: str, now_s: float) -> Path | None:
-    """The folder of an authority that is good for a while yet."""
+    """Return the folder of the authority that lasts longest, or None if all expire soon."""
     usable = [end for end in _ends(root, kind) if end - now_s > RENEWED_BEFORE_S]
     return root / f"{kind}-{max(usable)}" if usable else None
 
@@ -226,7 +229,7 @@ def _ends(root: Path, kind: str) -> Iterator[int]:
 def _new_authority(root: Path, kind: str, now_s: float) -> Path:
     _x509()
     end_s = int(now_s) + LIFETIME_S
-    validity = _utc(now_s - DAY_S), _utc(end_s)  # clocks differ
+    validity = _utc(now_s - DAY_S), _utc(end_s)  # the clocks of two machines may differ
     key, certificate = _certificate(f"barnabas tests {kind} until {validity[1]:%Y-%m-%d}", (), validity, None)
     folder = root / f"{kind}-{end_s}"
     aside = Path(tempfile.mkdtemp(prefix="new-", dir=root))
@@ -244,7 +247,8 @@ def _remove_outdated(root: Path, now_s: float) -> None:
 
 
 def _root() -> Path:
-    """The user's own, which nobody else can read or write; else one that ends with this process."""
+    """Return the user's own folder, which nobody else can read or write. If there is none, return one that ends with
+    this process."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".cache")
@@ -262,7 +266,7 @@ def _root() -> Path:
 
 
 _own_root: list[Path] = []
-"""Of this process, where the user's cache can't be used."""
+"""The folder of this process, if the user's cache can't be used."""
 
 
 def _of_process() -> Path:
@@ -280,7 +284,7 @@ def _remove(folder: Path, maker_pid: int) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Against other processes, and other threads of this one."""
+    """Lock the folder against other processes and other threads of this one."""
     import fcntl
 
     with open(folder / "lock", "wb") as lock:
@@ -289,7 +293,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """A file that is there whole, or not at all; mode 0600."""
+    """Write a file with mode 0600. It is there as a whole, or not at all."""
     descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix="new-")
     try:
         with open(descriptor, "wb") as written:

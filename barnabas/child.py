@@ -1,10 +1,9 @@
-"""The broker's process as its parent holds it: started, watched, ended, and nothing left of it.
+"""The broker's process as its parent sees it: starts it, watches it, ends it and cleans up after it.
 
-The two processes share one socket, the *control socket*. The broker writes one line of JSON to it
-when it is ready, and one for each that it is asked; otherwise it only learns of its end: whatever ends
-this process, SIGKILL included, ends that socket, and the broker then stops and removes its folder if
-that is a temporary one. What the broker prints goes to a file without a name, so that nothing has to be
-removed for that either, or to one that is given.
+The two processes share one socket, the *control socket*. The broker writes one line of JSON to it when it is ready, and
+one for each question. When this process ends in any way, SIGKILL included, the socket ends too. The broker then stops,
+and removes its folder if that is temporary. The broker's output goes to a file without a name, which nobody has to
+remove, or to a given file.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ ANSWER_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 30
 
 STOPPED_CHECK_S = 0.05
-"""How often it's looked whether a process that doesn't answer has stopped itself."""
+"""How often to check whether a process that doesn't answer has stopped itself."""
 
 GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
-"""Of a process that is paused: it goes on when whoever paused it says so, or has died."""
+"""The guard of a paused process. It resumes the process when the one that paused it says so, or has died."""
 
 
 class BrokerError(Exception):
@@ -51,11 +50,11 @@ class BrokerError(Exception):
 
 
 class QuestionRefusedError(Exception):
-    """A node doesn't answer what it is asked: why."""
+    """A node refuses a question. The text says why."""
 
 
 class Ready(TypedDict):
-    """What the broker says of itself, once, when it is ready."""
+    """The broker's one message when it is ready."""
 
     bootstrap: str
     listeners: dict[str, str]
@@ -63,7 +62,7 @@ class Ready(TypedDict):
 
 
 class Child:
-    """One process at a time, and what belongs to it: control socket, log, temporary folder."""
+    """One process at a time and all that belongs to it: control socket, log and temporary folder."""
 
     __slots__ = (
         "__weakref__",
@@ -80,15 +79,15 @@ class Child:
     )
 
     def __init__(self, log_file: Path | None = None, *, is_temporary: bool = False) -> None:
-        """`log_file` is where what it prints goes, behind what is there. `is_temporary`: nothing that it has is wanted
-        any more once nobody is there to ask for its end."""
+        """`log_file` receives the process's output, appended to what the file holds. `is_temporary`: once nobody is
+        left to ask for its end, nothing of it is worth keeping."""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._log_file = log_file
         self._is_temporary = is_temporary
-        self._received = b""  # by the control socket, and not looked at yet
+        self._received = b""  # bytes from the control socket that nobody has looked at yet
         self._asked = 0
         self.pid = -1
         self.temporary_folder: Path | None = None
@@ -100,10 +99,10 @@ class Child:
 
     @property
     def log_text(self) -> str:
-        """All that every process so far printed."""
+        """The output of all its processes so far."""
         if self._log is None:
             return ""
-        # The processes write at the offset that they share with us: read without moving it.
+        # The processes write at the file offset that they share with us, so read without moving it.
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode("utf-8", errors="replace")
 
@@ -113,8 +112,8 @@ class Child:
         first: Mapping[str, object] | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """Start the command made for the descriptor of the control socket's other end. `first` is a question that it
-        finds there, whose answer nobody waits for. `inherited`: descriptors that it has too."""
+        """Start the command made for the descriptor of the control socket's other end. `first` is a question that the
+        process finds there; nobody waits for its answer. `inherited` are further descriptors that it gets."""
         if self._log is None:
             if self._log_file is None:
                 self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed in end())
@@ -131,16 +130,16 @@ class Child:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno(), *inherited],
-                # Ctrl-C in a terminal is for the parent to answer: the broker goes when it lets go.
+                # In a terminal, Ctrl-C is for the parent. The broker ends when the parent closes the socket.
                 start_new_session=True,
             )
         self.pid = self._process.pid
 
     def wait_until_ready(self, timeout_s: float) -> Ready:
-        """Raises BrokerError if it ends instead, or takes longer."""
+        """Wait for its message and return it. Raises BrokerError if the process ends instead, or takes longer."""
         deadline_s = time.monotonic() + timeout_s
         said: dict[str, object] = {"id": None}
-        while "id" in said:  # an answer to what it was asked before
+        while "id" in said:  # skip answers to earlier questions
             line = self._receive(deadline_s - time.monotonic())
             if line is None:
                 raise BrokerError(f"the broker was not ready within {timeout_s:g} s", self.log_text)
@@ -153,21 +152,22 @@ class Child:
         return cast("Ready", said)
 
     def ask(self, question: Mapping[str, object]) -> Any:
-        """What the process answers. Raises QuestionRefusedError, and BrokerError where nothing comes."""
+        """Ask and return the answer. Raises QuestionRefusedError, and BrokerError if no answer comes."""
         return self.answer_to(self.begin_to_ask(question))
 
     def begin_to_ask(self, question: Mapping[str, object]) -> int:
-        """For `answer_to`, where others are asked meanwhile."""
+        """Send a question and return its number for `answer_to`, so that several nodes can be asked at once."""
         self._asked += 1
         line = json.dumps({"id": self._asked, **question})
-        with contextlib.suppress(OSError):  # its end is found where an answer is waited for
+        with contextlib.suppress(OSError):  # `answer_to` finds out that it has ended
             if self._control is not None:
                 self._control.settimeout(ANSWER_TIMEOUT_S)
                 self._control.sendall(line.encode() + b"\n")
         return self._asked
 
     def answer_to(self, asked: int) -> Any:
-        """Raises as `ask`. Of what was asked before, the answers are passed over."""
+        """Return the answer to the question with this number, skipping answers to earlier ones. Raises what `ask`
+        raises."""
         if self._control is None:
             raise BrokerError("the broker doesn't run", self.log_text)
         deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
@@ -176,7 +176,7 @@ class Child:
             line = self._receive(min(left_s, STOPPED_CHECK_S))
             if line is None:
                 if self._guard is None and self.paused:
-                    raise BrokerError("the broker has paused itself when it was asked", self.log_text)
+                    raise BrokerError("the broker paused itself when it was asked", self.log_text)
                 if left_s > STOPPED_CHECK_S:
                     continue
                 raise BrokerError(f"the broker has not answered within {ANSWER_TIMEOUT_S:g} s", self.log_text)
@@ -191,7 +191,7 @@ class Child:
 
     @property
     def paused(self) -> bool:
-        """Whether it is between `pause()` and `resume()`, or has stopped itself, as a fault has it do."""
+        """True between `pause()` and `resume()`, or if the process has stopped itself because of a fault."""
         if self._guard is None and self._has_stopped():
             self.pause()
         return self._guard is not None
@@ -205,30 +205,31 @@ class Child:
         return False
 
     def pause(self) -> None:
-        """SIGSTOP; nothing if it is paused."""
+        """Send SIGSTOP. Does nothing if it is paused."""
         if self._guard is None:
             self._guard = subprocess.Popen(
                 [*GUARD, str(self.pid)],
                 stdin=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # it may have been killed meanwhile
+                stderr=subprocess.DEVNULL,  # it may have been killed in the meantime
                 start_new_session=True,
             )
             os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT; nothing if it isn't paused."""
+        """Send SIGCONT. Does nothing if it isn't paused."""
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.communicate()
 
     def stop(self) -> None:
-        """A clean stop. Raises BrokerError if it doesn't end well."""
+        """Stop it cleanly. Raises BrokerError if it doesn't end well."""
         self.begin_to_stop(leave=True)
         self.wait_until_ended()
 
     def begin_to_stop(self, *, leave: bool) -> None:
-        """For `wait_until_ended`, where others end meanwhile; nothing where none runs. `leave`: others are to take over
-        first what it leads. Raises BrokerError where it had ended by itself."""
+        """Ask it to stop; `wait_until_ended` waits, so that several can stop at once. Does nothing if none runs.
+        `leave`: other brokers first take over the partitions that it leads. Raises BrokerError if it had ended by
+        itself."""
         self.resume()
         if self._process is None:
             return
@@ -239,13 +240,13 @@ class Child:
         self.begin_to_ask({"ask": "stop", "leave": leave})
 
     def wait_until_ended(self) -> None:
-        """Raises BrokerError if it doesn't end well; nothing where none runs."""
+        """Wait for its end. Does nothing if none runs. Raises BrokerError if it doesn't end well."""
         if self._process is None:
             return
         try:
             deadline_s = time.monotonic() + STOP_TIMEOUT_S
             line: bytes | None = b"\n"
-            while line:  # an answer to what it was asked before
+            while line:  # skip answers to earlier questions
                 line = self._receive(deadline_s - time.monotonic())
             if line is None:
                 raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s", self.log_text)
@@ -256,7 +257,7 @@ class Child:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL and wait for the end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -264,14 +265,14 @@ class Child:
         self.forget()
 
     def forget(self) -> None:
-        """There is no process any more: somebody else may have ended it."""
+        """Forget the process, which may have been ended by somebody else."""
         if self._control is not None:
             self._control.close()
         self._control = None
         self._process = None
 
     def end(self) -> None:
-        """What happens where nobody asked for an end: the object is gone, or the interpreter exits."""
+        """End it although nobody asked for that: the object is gone, or the interpreter exits."""
         if self.temporary_folder is None and not self._is_temporary:
             with contextlib.suppress(BrokerError):
                 self.stop()
@@ -308,7 +309,7 @@ class Child:
         return None if self._process is None else self._process.returncode
 
     def _wait(self, timeout_s: float) -> str:
-        """How it ended, in words."""
+        """Wait, and return in words how it ended."""
         assert self._process is not None
         try:
             status = self._process.wait(timeout_s)
@@ -317,7 +318,8 @@ class Child:
         return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
 
     def _disown_after_fork(self) -> None:
-        """A copy of the control socket in a forked process would keep the broker from seeing us die."""
+        """In a forked process, close the copy of the control socket. It would keep the broker from noticing our
+        death."""
         if self._process is not None:
             self._process.returncode = 0  # not a child of this process: nothing to wait for
         if self._guard is not None:
@@ -341,24 +343,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown_all)
 
 
-# --- What starts and stops, in `with` and `async with` --------------------------------------------------------
+# --- Starting and stopping in `with` and `async with` -------------------------------------------------------
 
 
 class InBlocks(abc.ABC):
-    """It runs as long as the block, and what it fails to stop with is a note where the block fails, too."""
+    """Something that runs as long as a `with` block. If the block fails and stopping fails too, the second error
+    becomes a note on the first."""
 
     @property
     @abc.abstractmethod
     def running(self) -> bool:
-        """Whether it was started, and not stopped yet."""
+        """True if it was started and isn't stopped yet."""
 
     @abc.abstractmethod
     def start(self) -> Self:
-        """Raises BrokerError if it does not start."""
+        """Start it. Raises BrokerError if it doesn't start."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stop it if it runs, and keep nothing of it. Raises BrokerError if it does not end well."""
+        """Stop it if it runs, and keep nothing of it. Raises BrokerError if it doesn't end well."""
 
     def __enter__(self) -> Self:
         return self if self.running else self.start()
@@ -374,14 +377,14 @@ class InBlocks(abc.ABC):
             error.add_note(str(end))
 
     async def __aenter__(self) -> Self:
-        """As `with`, and the loop isn't held up meanwhile."""
+        """Like `with`, without blocking the event loop."""
         import asyncio
 
         if not self.running:
             starting = asyncio.ensure_future(asyncio.to_thread(self.start))
             try:
                 await asyncio.shield(starting)
-            except asyncio.CancelledError:  # nobody is there to stop it any more
+            except asyncio.CancelledError:  # nobody is left to stop it
                 with contextlib.suppress(BrokerError):
                     await starting
                     await asyncio.to_thread(self.close)
@@ -396,28 +399,28 @@ class InBlocks(abc.ABC):
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
 
-# --- What is asked of nodes, by whatever a broker and a cluster have in common ---------------------------------
+# --- Asking nodes, for whatever a broker and a cluster have in common ----------------------------------------
 
 
 class Asked(Protocol):
-    """A node."""
+    """A node that answers questions."""
 
     @property
     def paused(self) -> bool:
-        """Whether it stands still, so that it answers nothing."""
+        """True if it is paused and answers nothing."""
         ...
 
     def resume(self) -> None:
-        """It goes on."""
+        """Resume it."""
         ...
 
     def ask(self, question: Mapping[str, object]) -> Any:
-        """Raises QuestionRefusedError, BrokerError."""
+        """Ask and return the answer. Raises QuestionRefusedError, BrokerError."""
         ...
 
 
 class OfNodes(abc.ABC):
-    """One node or several, of which something is asked."""
+    """One node or several that can be asked."""
 
     @abc.abstractmethod
     def _decider(self) -> Asked:
@@ -429,5 +432,5 @@ class OfNodes(abc.ABC):
 
 
 def said(**words: object) -> dict[str, object]:
-    """Those that somebody has said: the others are None."""
+    """Return the arguments that aren't None."""
     return {name: value for name, value in words.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How a client comes in at a secured listener, in the words of each client library."""
+"""How a client connects to a secured listener, in the configuration of each client library."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 TOKEN_USED_S = 3_000
-"""For how long librdkafka uses a token before it asks for another: less than it lasts."""
+"""How long librdkafka uses a token before it asks for another one. It is shorter than the token's lifetime."""
 
 
 class Access:
-    """What a client needs. `ca`: whom it trusts; `keys`: its own key and chain (`.pem`), with `.key` and `.crt` beside.
-    Nothing of a password is shown."""
+    """What a client needs to connect. `ca` is the authority that it trusts. `keys` is its own key and chain (`.pem`),
+    with `.key` and `.crt` beside it. Its repr shows no password."""
 
     __slots__ = ("bootstrap", "ca", "keys", "mechanism", "password", "protocol", "token", "user")
 
@@ -29,26 +29,26 @@ class Access:
         self.ca: Path | None = None
         self.keys: Path | None = None
         self.token: Callable[[], str] | None = None
-        """Makes one, for who signs in by that."""
+        """Makes a token, if the client signs in by one."""
 
     @property
     def name(self) -> str:
-        """Who signs in by it and a password."""
+        """The user name for signing in with a password, or "" if the client uses a token."""
         return self.user if self.token is None else ""
 
     @property
     def secret(self) -> str:
-        """Of who does."""
+        """The password, or "" if the client uses a token."""
         return self.password if self.token is None else ""
 
     @property
     def key(self) -> Path | None:
-        """Apart."""
+        """The file with the key alone."""
         return None if self.keys is None else self.keys.with_suffix(".key")
 
     @property
     def chain(self) -> Path | None:
-        """Apart."""
+        """The file with the chain alone."""
         return None if self.keys is None else self.keys.with_suffix(".crt")
 
 
@@ -61,16 +61,16 @@ def _text(path: Path | None) -> str | None:
 
 
 def _not_by_token(access: Access) -> None:
-    """Raises ValueError for what no configuration can say."""
+    """Raise ValueError if the client signs in by token, which this library's configuration can't express."""
     if access.token is not None:
         raise ValueError(
-            "by OAUTHBEARER there is a client config for confluent-kafka, kafka-python, aiokafka and franz-go; for "
-            "others broker.token(user) makes a token"
+            "for OAUTHBEARER there is a client config for confluent-kafka, kafka-python, aiokafka and franz-go; for "
+            "others, broker.token(user) makes a token"
         )
 
 
 def librdkafka(access: Access) -> dict[str, Any]:
-    """confluent-kafka and others on librdkafka: a dict."""
+    """A dict for confluent-kafka and other clients on librdkafka."""
     config = _librdkafka(access)
     if access.token is not None:
         token = access.token
@@ -94,7 +94,7 @@ def _librdkafka(access: Access) -> dict[str, Any]:
 
 
 def kcat(access: Access) -> list[str]:
-    """The arguments that say where, and as whom."""
+    """The arguments that name the address and the user."""
     _not_by_token(access)
     config = _librdkafka(access)
     bootstrap = config.pop("bootstrap.servers")
@@ -159,7 +159,7 @@ def aiokafka(access: Access) -> dict[str, Any]:
 
 
 def jaas_quoted(text: str) -> str:
-    """As a line of JAAS has it."""
+    """Quote a text for a line of JAAS."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -194,7 +194,7 @@ def spark(access: Access) -> dict[str, str]:
 
 
 def kafkajs(access: Access) -> dict[str, Any]:
-    """What `new Kafka({...})` takes: it goes through JSON as it is."""
+    """The argument of `new Kafka({...})`. It can go through JSON unchanged."""
     _not_by_token(access)
     config: dict[str, Any] = {"brokers": access.bootstrap.split(",")}
     if access.ca is not None:
@@ -225,7 +225,7 @@ func barnabasOpts() []kgo.Opt {{
 
 
 def franz_go(access: Access) -> str:
-    """A file of Go, which goes beside a test's own as it is: `kgo.NewClient(barnabasOpts()...)`."""
+    """A Go file to put beside a test's own files, unchanged. Use it as `kgo.NewClient(barnabasOpts()...)`."""
     imports = {"github.com/twmb/franz-go/pkg/kgo"}
     body = ""
     seeds = ", ".join(map(_go_text, access.bootstrap.split(",")))
@@ -258,7 +258,7 @@ def franz_go(access: Access) -> str:
 
 
 def _go_text(text: str) -> str:
-    """A literal, whose escapes JSON has too."""
+    """Quote a text as a Go literal. JSON uses the same escapes."""
     import json
 
     return json.dumps(text, ensure_ascii=False)

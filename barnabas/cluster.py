@@ -1,4 +1,4 @@
-"""`Cluster`: several brokers and their controller, each a process of its own, for a test or a terminal.
+"""`Cluster`: several brokers and their controller, each in a process of its own, for a test or a terminal.
 
 Each node is a `Broker` that can be cut off from others. `Layout` plans the nodes' ids, ports, folders and settings
 before any of them starts.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.security import Security
 
 
-# --- What the nodes are -------------------------------------------------------------------------------------
+# --- The nodes ----------------------------------------------------------------------------------------------
 
 CONTROLLER_ID = 100
 
@@ -55,10 +55,10 @@ SET_BY_THE_CLUSTER = {
 
 
 def defaults(brokers: int) -> dict[str, object]:
-    """Settings that aren't Kafka's defaults, where `config` doesn't say otherwise. Topics have as many replicas as
-    Kafka's defaults wish for, as far as there are brokers, and take records while one of three is away. An internal
-    topic has a few partitions for each broker, and not 50: a test waits for all of them. Heartbeats come four times as
-    often: a broker that stops asks the controller as often whether it may."""
+    """Return the settings that differ from Kafka's defaults unless `config` sets them. Topics have as many replicas as
+    Kafka's defaults ask for, or one for each broker if there are fewer. They accept records while one of three brokers
+    is away. An internal topic has a few partitions for each broker instead of 50, because a test waits for all of them.
+    Heartbeats come four times as often, because a stopping broker asks the controller for permission in them."""
     replicas = min(3, brokers)
     least_in_sync = 2 if replicas > 2 else 1
     return {
@@ -76,7 +76,7 @@ def defaults(brokers: int) -> dict[str, object]:
 
 
 class Layout:
-    """Of one cluster: see there."""
+    """The plan of one cluster: ids, ports, folders and settings of its nodes."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Layout:
         startup_timeout_s: float,
         security: Security | None = None,
     ) -> None:
-        """Raises ValueError for what no cluster can be made by."""
+        """Raises ValueError if no cluster can be made of the arguments."""
         if brokers < 1:
             raise ValueError(f"a cluster has one broker or more, and not {brokers}")
         taken = SET_BY_THE_CLUSTER.intersection(config)
@@ -109,8 +109,8 @@ class Layout:
         self._ports: HeldPorts | None = None
 
     def nodes(self, root: Path, temporary_root: Path | None) -> list[ClusterNode]:
-        """The controller and the brokers, none of which runs yet. Folders that are there already say the cluster's id.
-        Free ports are taken, and held until `let_go_of_ports`."""
+        """Return the controller and the brokers; none of them runs yet. If the folders exist already, they determine
+        the cluster's id. Takes free ports and holds them until `let_go_of_ports`."""
         network = Network()
         cluster_id = _found_cluster_id(root) or _new_cluster_id()
         return [
@@ -131,12 +131,12 @@ class Layout:
         ]
 
     def let_go_of_ports(self) -> None:
-        """Nobody listens on them any more."""
+        """Release the ports."""
         if self._ports is not None:
             self._ports.let_go()
 
     def _planned(self) -> Iterator[tuple[int, str, tuple[str, int], dict[str, object]]]:
-        """Id, folder, address for other nodes, settings."""
+        """Yield each node's id, folder, address for other nodes, and settings."""
         self._ports = HeldPorts([self._host] * (2 * self.brokers + 1))
         controller_port, *ports = self._ports.numbers
         if self._port is not None:
@@ -179,14 +179,14 @@ class Layout:
 
 
 def _new_cluster_id() -> str:
-    """As Kafka draws one: it can't be taken for an option."""
+    """Draw an id as Kafka does: it never looks like an option."""
     while (drawn := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return drawn
 
 
 def _found_cluster_id(root: Path) -> str | None:
-    """Of folders that were here before."""
+    """Return the cluster id of folders that exist already, or None."""
     for file in sorted(root.glob("*/meta.properties")):
         cluster_id = cluster_id_in(file.parent)
         if cluster_id is not None:
@@ -252,9 +252,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
             security=self._security,
         )
         self._data = None if data is None else Path(data).absolute()
-        self._nodes: list[
-            ClusterNode
-        ] = []  # the controller first; none before a start, nor once it is closed
+        self._nodes: list[ClusterNode] = []  # the controller first; empty before a start and after close
         self._running = False
         self._end: Callable[[], object] = lambda: None
 
@@ -302,7 +300,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         Raises BrokerError, as `stop()` does.
         """
         try:
-            # What is temporary needs nobody to take it over, and is ended at once.
+            # Temporary data needs no new leaders, so end the nodes at once.
             self._stop(leave=self._data is not None)
         finally:
             self._forget()
@@ -333,7 +331,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped yet, whatever happened to single nodes."""
+        """True if it was started and not stopped yet, whatever happened to single nodes."""
         return self._running
 
     # --- its nodes ------------------------------------------------------------------------------------------
@@ -375,7 +373,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
 
     @property
     def keeps_data(self) -> bool:
-        """Whether its folder stays after `close()`."""
+        """True if its folder stays after `close()`."""
         return self._data is not None
 
     @property
@@ -504,13 +502,13 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         return [(str(node), node) for node in self.nodes if node.answers]
 
     def _asked_brokers(self) -> Sequence[Asked]:
-        """Raises BrokerError."""
+        """Raises BrokerError if no broker can be asked."""
         found = [node for node in self.brokers if node.answers]
         if not found:
             raise BrokerError("no broker of the cluster can be asked: none runs, or those that do are paused")
         return found
 
-    # --- by what it is made ---------------------------------------------------------------------------------
+    # --- making the nodes -----------------------------------------------------------------------------------
 
     def _make_nodes(self) -> None:
         root = self._data or Path(tempfile.mkdtemp(prefix="barnabas-"))
@@ -551,7 +549,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         return found
 
     def _ask(self, question: Mapping[str, object]) -> Any:
-        """Of the controller, or else of a broker that has heard of it last, as far as that can be known."""
+        """Ask the controller, or else a broker that heard from it last, as far as that can be known."""
         for node in [self.controller, *self._informed(), *self.brokers]:
             if node.answers:
                 return self._told(node, question)
@@ -565,7 +563,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
             raise LookupError(str(refusal)) from None
 
     def _informed(self) -> list[ClusterNode]:
-        """The brokers that can be asked, and that the controller reaches."""
+        """Return the brokers that can be asked and that the controller reaches."""
         return [node for node in self.brokers if node.answers and node.reaches_controller()]
 
 
@@ -578,8 +576,8 @@ def _until(condition: Callable[[], bool], timeout_s: float, missing: Callable[[]
 
 
 def _end_all(children: Sequence[Child], temporary_root: Path | None, maker_pid: int) -> None:
-    """Whatever became of the cluster. Brokers end before the controller, which comes first. A process forked from the
-    one that made it leaves it alone."""
+    """End all nodes and remove the temporary folders, whatever became of the cluster. Brokers end before the
+    controller, which comes first in the list. A process forked from the one that made the cluster does nothing."""
     if os.getpid() != maker_pid:
         return
     for child in reversed(children):

@@ -17,11 +17,11 @@ STOPPED_BY = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C (SIGINT)", signa
 
 
 class _Asked(BaseException):
-    """Somebody asked it to stop; the text says who."""
+    """Somebody asked the command to stop. The text says who."""
 
 
 class _UsageError(Exception):
-    """One line for the user."""
+    """Wrong use. The text is one line for the user."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -30,8 +30,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 0 after a clean stop, 1 where a node couldn't start or failed, 2 for wrong use, of which a
-    setting that no node takes is one."""
+    """Run the command and return the exit status: 0 after a clean stop, 1 if a node couldn't start or failed, 2 for
+    wrong use, such as a setting that no node accepts."""
     try:
         cluster = _cluster(arguments)
     except (_UsageError, ValueError) as error:
@@ -52,9 +52,9 @@ def main(arguments: Sequence[str]) -> int:
             return 0
     except BrokerError as error:
         return _complain(_reason(error), 2 if error.exit_status == 2 else 1)
-    except OSError as error:  # of its folders; what a node can't do, it says itself
+    except OSError as error:  # about its folders; a node reports its own failures itself
         return _complain(f"the cluster can't be started: {error}", 1)
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # who has asked once needs not ask again
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # one request to stop is enough
     _say(f"stopping: {reason}")
     try:
         cluster.close()
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _cluster(arguments: Sequence[str]) -> Cluster:
-    """Raises _UsageError, and ValueError as `Cluster`."""
+    """Make the cluster that the arguments describe. Raises _UsageError, and ValueError as `Cluster` does."""
     parser = _Parser(
         prog="barnabas cluster",
         description="Several Kafka brokers and their controller, each a process, with ports one after the other.",
@@ -76,33 +76,35 @@ def _cluster(arguments: Sequence[str]) -> Cluster:
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="folder for those of all nodes, which is kept (default: a temporary one)",
+        help="folder for the folders of all nodes; it is kept (default: a temporary one)",
     )
     parser.add_argument(
         "--port",
         type=int,
         default=DEFAULT_PORT,
-        help=f"of broker 1; the others have those that follow (default: {DEFAULT_PORT}), 0 for any that are free",
+        help=f"port of broker 1; the other brokers get the next ones (default: {DEFAULT_PORT}), 0 for free ones",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--racks", metavar="A,B", default="", help="broker.rack of the brokers, in turn")
+    parser.add_argument(
+        "--racks", metavar="A,B", default="", help="racks of the brokers (broker.rack), in turn"
+    )
     parser.add_argument(
         "-o",
         dest="override",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="one setting of all nodes, such as num.partitions=3; may be given several times",
+        help="a setting for all nodes, such as num.partitions=3; may be repeated",
     )
     parser.add_argument(
         "--release-version",
         metavar="RELEASE",
-        help="the Kafka whose level a new cluster begins with, such as 4.3 or 4.3-IV0 (default: 4.4-IV2)",
+        help="metadata.version of a new cluster, or a Kafka version, such as 4.3-IV0 or 4.3 (default: 4.4-IV2)",
     )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     options = parser.parse_args(arguments)
     if not 0 <= options.port <= 65_535 - max(options.brokers - 1, 0):
-        raise _UsageError(f"argument --port: {options.port} and those that follow are no ports (0 to 65535)")
+        raise _UsageError(f"argument --port: {options.port} and the next ones aren't all ports (0 to 65535)")
     settings = {}
     for override in options.override:
         name, equals, value = override.partition("=")
@@ -122,7 +124,7 @@ def _cluster(arguments: Sequence[str]) -> Cluster:
 
 
 def _listen_to_signals() -> set[signal.Signals]:
-    """From now on each that is returned raises _Asked. What was ignored stays so, but for SIGTERM."""
+    """Return the signals that raise _Asked from now on. Ignored signals stay ignored, except SIGTERM."""
 
     def ask(number: int, _: object) -> None:
         raise _Asked(STOPPED_BY[signal.Signals(number)])
@@ -139,9 +141,9 @@ def _listen_to_signals() -> set[signal.Signals]:
 
 
 def _wait(cluster: Cluster, signals: set[signal.Signals]) -> str:
-    """Returns, with the reason, once somebody asks for a stop, or a node has ended by itself. Raises _Asked, too."""
+    """Wait until somebody asks for a stop or a node has ended by itself, and return the reason. Raises _Asked, too."""
     waited_for = {*signals, signal.SIGCHLD}
-    # Blocked, so that nothing is missed between a look at the nodes and the waiting.
+    # Block the signals, so that none is missed between the look at the nodes and the waiting.
     signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     while True:
         ended = [node for node in cluster.nodes if not node.running]
@@ -153,7 +155,7 @@ def _wait(cluster: Cluster, signals: set[signal.Signals]) -> str:
 
 
 def _reason(error: BrokerError) -> str:
-    """In one line, where the node has said it in one."""
+    """Return the reason in one line if the node printed it in one."""
     said = [
         line.removeprefix("barnabas: ") for line in error.log.splitlines() if line.startswith("barnabas: ")
     ]
@@ -166,7 +168,7 @@ def _complain(message: str, status: int) -> int:
 
 
 def _say(event: str) -> None:
-    """A line such as a broker's."""
+    """Print a line in the format of a broker's log."""
     now_s = time.time()
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
     print(f"{when},{int(now_s * 1000) % 1000:03} INFO barnabas: {event}", flush=True)

@@ -1,4 +1,4 @@
-"""One node of a `barnabas.Cluster`, and the network between all of them, which can be cut."""
+"""One node of a `barnabas.Cluster`, and the network between all nodes, which tests can cut."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from barnabas.security import Security
 
 BETWEEN_NODES = ("BROKERS", "CONTROLLER")
-"""The listeners of brokers for each other, and of the controller."""
+"""The listeners that nodes use among themselves: the brokers' and the controller's."""
 
 
 class Network:
-    """What is cut between the nodes of a cluster: pairs of node ids, from which one to which."""
+    """The cuts and delays between the nodes of a cluster, as pairs of node ids: from which one to which."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, ClusterNode] = {}
@@ -25,25 +25,25 @@ class Network:
         self._delays_ms: dict[tuple[int, int], int] = {}
 
     def is_cut(self, one: int, other: int) -> bool:
-        """Whether anything between these two is lost."""
+        """True if anything between these two is lost, in either direction."""
         return not self._cut.isdisjoint(((one, other), (other, one)))
 
     def cut(self, ways: Iterable[tuple[int, int]]) -> None:
-        """These too."""
+        """Cut these ways too."""
         self._change(self._cut | {*ways})
 
     def slow(self, ways: Iterable[tuple[int, int]], delay_ms: int) -> None:
-        """What goes there arrives so much later."""
+        """Delay what is sent on these ways by `delay_ms`."""
         self._change(self._cut, self._delays_ms | dict.fromkeys(ways, delay_ms))
 
     def mend(self, ways: Iterable[tuple[int, int]]) -> None:
-        """These no more."""
+        """Mend these ways."""
         whole = {*ways}
         slow = {way: delay_ms for way, delay_ms in self._delays_ms.items() if way not in whole}
         self._change(self._cut - whole, slow)
 
     def question_for(self, node_id: int) -> Mapping[str, object]:
-        """What a node is asked, so that it cuts what is to be cut at its end: connections that it has made."""
+        """Return the question that tells a node what to cut at its end: in the connections that it has made."""
         cuts = []
         for other in self.nodes.values():
             incoming, outgoing = (other.node_id, node_id) in self._cut, (node_id, other.node_id) in self._cut
@@ -85,8 +85,8 @@ class ClusterNode(Broker):
         startup_timeout_s: float,
         security: Security | None,
     ) -> None:
-        """`address` is where other nodes connect to it. What it prints goes to a file beside its folder. Of a temporary
-        cluster `temporary_root` has the folders of all nodes, which go with the last of them."""
+        """`address` is where other nodes connect to it. Its output goes to a file beside its folder. In a temporary
+        cluster `temporary_root` holds the folders of all nodes, and is removed with the last of them."""
         self.node_id = node_id
         self.address = address
         self._network = network
@@ -103,7 +103,7 @@ class ClusterNode(Broker):
         self._security = security
         network.nodes[node_id] = self
 
-    # --- by and by ------------------------------------------------------------------------------------------
+    # --- starting and stopping several at once ----------------------------------------------------------------
 
     def stop(self) -> None:
         """Stop it cleanly. If it reaches the controller, others lead its partitions first. Raises BrokerError."""
@@ -111,11 +111,11 @@ class ClusterNode(Broker):
         self.wait_until_stopped()
 
     def begin_to_stop(self, *, leave: bool) -> None:
-        """For `wait_until_stopped`, where others stop meanwhile."""
+        """Ask it to stop; `wait_until_stopped` waits, so that several nodes can stop at once."""
         self._child.begin_to_stop(leave=leave)
 
     def wait_until_stopped(self) -> None:
-        """Raises BrokerError if it doesn't end well."""
+        """Wait for its end. Raises BrokerError if it doesn't end well."""
         self._child.wait_until_ended()
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class ClusterNode(Broker):
                 raise ValueError(f"{other} is no other node of the cluster: there are {sorted(known)}")
         return others
 
-    # --- of its cluster's -----------------------------------------------------------------------------------
+    # --- for its cluster ------------------------------------------------------------------------------------
 
     @property
     def child(self) -> Child:
@@ -182,18 +182,18 @@ class ClusterNode(Broker):
         return self._child
 
     def begin_to_start(self) -> None:
-        """For `wait_until_started`, where others start meanwhile."""
+        """Start it; `wait_until_started` waits, so that several nodes can start at once."""
         self._begin_to_start()
 
     def wait_until_started(self) -> None:
-        """Raises BrokerError if it does not start."""
+        """Wait until it answers. Raises BrokerError if it doesn't start."""
         self._wait_until_started()
 
-    # --- asked ----------------------------------------------------------------------------------------------
+    # --- asking it ------------------------------------------------------------------------------------------
 
     @property
     def answers(self) -> bool:
-        """Whether it can be asked now."""
+        """True if it can be asked now."""
         return self.running and not self.paused
 
     @property
@@ -202,7 +202,7 @@ class ClusterNode(Broker):
         return "is paused" if self.running else "doesn't run"
 
     def ask(self, question: Mapping[str, object]) -> Any:
-        """By the control socket (`broker/process/control.py`). Raises QuestionRefusedError, BrokerError."""
+        """Ask over the control socket (`broker/process/control.py`). Raises QuestionRefusedError, BrokerError."""
         try:
             return self._child.ask(question)
         except BrokerError as failure:
@@ -210,7 +210,7 @@ class ClusterNode(Broker):
             raise
 
     def obey(self, question: Mapping[str, object]) -> None:
-        """As `ask`, of what counts as well once it is resumed, and is said again when it starts."""
+        """Like `ask`, for a command that may wait until a paused node is resumed, and that each start repeats."""
         if self.paused:
             self._child.begin_to_ask(question)
         elif self.running and self.connects:
@@ -218,25 +218,25 @@ class ClusterNode(Broker):
 
     @property
     def connects(self) -> bool:
-        """Whether it makes connections to other nodes: the controller makes none."""
+        """True if it makes connections to other nodes. The controller makes none."""
         return self._config.get("process.roles") == "broker"
 
     def reaches_controller(self) -> bool:
-        """Whether a controller can be asked, and nothing is lost on the way there."""
+        """True if a controller can be asked and nothing is lost on the way there."""
         controllers = [node for node in self._network.nodes.values() if not node.connects]
         return any(
             node.answers and not self._network.is_cut(node.node_id, self.node_id) for node in controllers
         )
 
-    # --- security, as its cluster's -------------------------------------------------------------------------
+    # --- security, which its cluster decides ------------------------------------------------------------------
 
-    _is_secured = False  # its listeners are as its settings say
+    _is_secured = False  # its settings describe its listeners
 
     def _secure(self) -> None:
-        """Its cluster does, once all have started."""
+        """Nothing: the cluster does this once all nodes have started."""
 
     def _let_go_of_tokens(self) -> None:
-        """They are of the whole cluster."""
+        """Nothing: tokens belong to the whole cluster."""
 
     def _secret_settings(self) -> Mapping[str, str] | None:
         if self._security is None:
@@ -248,7 +248,7 @@ class ClusterNode(Broker):
         return next(node for node in self._network.nodes.values() if not node.connects)
 
     def _followers(self) -> Sequence[Asked]:
-        """As a cluster's."""
+        """The same brokers as the cluster's."""
         return [
             node
             for node in self._network.nodes.values()

@@ -26,12 +26,12 @@ class FaultNeverFiredError(AssertionError):
 CRASH, PAUSE = "crash", "pause"
 
 Times: TypeAlias = int | Literal["as the fault is"] | None
-"""How often a fault happens; None is always. Without it most faults happen once, and `"stale"` and `"versions"`
+"""How often a fault happens. None means always. By default most faults happen once, `"stale"` and `"versions"`
 always."""
 
 
 class _ArmedAt:
-    """A fault at one node, and what was last heard of it there."""
+    """A fault at one node, and the last that the node reported about it."""
 
     def __init__(self, node: Asked, said: Mapping[str, Any]) -> None:
         """Raises QuestionRefusedError."""
@@ -41,16 +41,17 @@ class _ArmedAt:
         self._heard: Mapping[str, int] = {"seen": 0, "fired": 0, "standing": 0}
 
     def state(self) -> Mapping[str, int]:
-        """Of a node that was restarted, or is gone, so is the fault: it holds nobody any more."""
+        """Return the fault's counts. If the node was restarted or is gone, the fault is gone too, and holds no request
+        any more."""
         return self._asked("fault")
 
     def disarm(self) -> Mapping[str, int]:
-        """Its last state. What it holds goes on."""
+        """Disarm it and return its last counts. Requests that it holds go on."""
         self.resume()
         return self._asked("disarm_fault")
 
     def release(self) -> int:
-        """How many requests those were that it held. Raises QuestionRefusedError, BrokerError."""
+        """Let go of the requests that it holds, and return how many. Raises QuestionRefusedError, BrokerError."""
         self.resume()
         return int(self.node.ask({"ask": "release_fault", "number": self._number}))
 
@@ -64,9 +65,7 @@ class _ArmedAt:
                 self._heard = self.node.ask({"ask": question, "number": self._number})
         except (QuestionRefusedError, BrokerError):
             if not self._has_paused():
-                fired = max(
-                    self._heard["fired"], self._do == CRASH
-                )  # nobody is left to say that it has crashed
+                fired = max(self._heard["fired"], self._do == CRASH)  # a crashed node can't report its crash
                 self._heard = {"seen": max(self._heard["seen"], fired), "fired": fired, "standing": 0}
         return self._heard
 
@@ -78,15 +77,15 @@ class _ArmedAt:
 
 
 class Fault:
-    """An armed fault, at one broker or several. The end of a `with` disarms it; by then it has to have fired."""
+    """An armed fault, at one broker or several. The end of its `with` disarms it, and fails if it hasn't fired."""
 
     def __init__(self, nodes: Sequence[Asked], said: Mapping[str, Any], *, may_not_fire: bool) -> None:
-        """Raises ValueError for what there is not."""
+        """Raises ValueError for an unknown name."""
         self._said = said
         self._may_not_fire = may_not_fire
         self._armed: list[_ArmedAt] = []
         self._last: Sequence[Mapping[str, int]] | None = None
-        """Once it is disarmed."""
+        """The last counts, once it is disarmed."""
         try:
             for node in nodes:
                 self._armed.append(_ArmedAt(node, said))
@@ -100,12 +99,12 @@ class Fault:
 
     @property
     def seen(self) -> int:
-        """How many requests, or markers, that it is about have come by so far."""
+        """How many matching requests or markers have come so far."""
         return self._sum("seen")
 
     @property
     def fired(self) -> int:
-        """To how many of them it has happened."""
+        """How many of them it has happened to."""
         return self._sum("fired")
 
     @property
@@ -130,7 +129,7 @@ class Fault:
         while self._sum(what) < count:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
-                    f"{self!r}: within {timeout:g} s it saw {self.seen} of what it is about, fired on {self.fired}, "
+                    f"{self!r}: within {timeout:g} s it matched {self.seen} times, fired {self.fired} times, "
                     f"and holds {self.standing}"
                 )
             time.sleep(POLL_S)
@@ -138,13 +137,13 @@ class Fault:
 
     @property
     def has_to_fire(self) -> bool:
-        """Whether it still has to fire: it hasn't, and `may_not_fire` doesn't allow that."""
+        """True if it still has to fire: it hasn't, and `may_not_fire` doesn't allow that."""
         return not self._may_not_fire and not self.fired
 
     def never_fired(self) -> FaultNeverFiredError:
         """The error to raise if it had to fire and didn't."""
         return FaultNeverFiredError(
-            f"{self!r} has never fired: it saw {self.seen} of what it is about. may_not_fire=True allows that"
+            f"{self!r} has never fired: it matched {self.seen} times. may_not_fire=True allows that"
         )
 
     def release(self) -> int:
@@ -175,7 +174,7 @@ class WithFaults(OfNodes):
     """Faults of a broker and a cluster."""
 
     _faults: list[Fault]
-    """Those that a test has armed, and didn't disarm itself."""
+    """The faults that a test has armed and not disarmed itself."""
 
     def _armed_faults(self) -> list[Fault]:
         if not hasattr(self, "_faults"):

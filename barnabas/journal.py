@@ -55,7 +55,7 @@ class WithJournal(OfNodes):
 
 
 def requests_of(node: Asked, about: Mapping[str, Any], after: int = 0) -> list[Request]:
-    """Of one node, behind the number `after`. Raises ValueError."""
+    """Return one node's requests after the number `after`. Raises ValueError."""
     found: list[Request] = []
     following: int | None = after
     while following is not None:
@@ -69,5 +69,5 @@ def requests_of(node: Asked, about: Mapping[str, Any], after: int = 0) -> list[R
 
 
 def lines(requests: Iterable[Request]) -> str:
-    """JSON, one a line."""
+    """Return the requests as JSON, one per line."""
     return "".join(json.dumps(each) + "\n" for each in requests)

@@ -1,9 +1,9 @@
-"""The command `barnabas`: finds the floors and runs the module `broker`, or `cli`, in this process.
+"""The command `barnabas`: finds the floors, and runs the module `broker` or `cli` in this process.
 
-The floors have names as common as `storage`, so they live outside of `site-packages`: in a wheel
-under `barnabas/server/`, in a checkout at its root, beside this package. Only a process that is
-going to be one of them puts that folder on its path, first, and it never imports the front again.
-`barnabas cluster` and `barnabas prove` are the front's: they start others, each of which is one broker.
+The floors have names as common as `storage`, so they live outside of `site-packages`: in a wheel under
+`barnabas/server/`, in a checkout at its root, beside this package. Only a process that becomes one of them puts that
+folder first on its path, and it never imports the front again. `barnabas cluster` and `barnabas prove` belong to the
+front: they start other processes, each of which is one broker.
 """
 
 import os
@@ -19,9 +19,9 @@ def server_folder() -> str:
 
 
 def main() -> None:
-    """Be the broker until it ends, what starts several, or a command; the exit status leaves as SystemExit."""
+    """Run the broker until it ends, a command that starts several brokers, or another command. Exits by SystemExit."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Until there is somebody to stop cleanly, Ctrl-C ends this as SIGTERM does: without a traceback of Python's.
+        # While there is nothing to stop cleanly, Ctrl-C ends the process as SIGTERM does: without a Python traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["cluster"]:
         from barnabas.cluster_command import main as cluster
@@ -38,7 +38,8 @@ def main() -> None:
 
 
 def _program(arguments: list[str]) -> str:
-    """The broker, which has options alone, or the command line for people, whose commands are words."""
+    """Return the program that the arguments ask for: the broker has only options, the command line begins with a
+    word."""
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help") or (first and not first.startswith("-") and first != "format"):
         return "cli"

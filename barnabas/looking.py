@@ -28,7 +28,7 @@ NOBODYS = (
     "no partition of",
     "this node",
 )
-"""How a node begins to say that another one is to be asked."""
+"""How a refusal begins if another node has to be asked."""
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -66,12 +66,12 @@ class SeenRecord:
 
     @property
     def is_committed(self) -> bool:
-        """Whether its transaction is committed, or it has none."""
+        """True if its transaction is committed, or if it has none."""
         return self.outcome in (None, COMMITTED)
 
     @property
     def story(self) -> str:
-        """One line about who wrote it, and what happened to its transaction."""
+        """One line that says who wrote it and what happened to its transaction."""
         said = f"{self.place} {_shown(self.key)}: {_shown(self.value)}"
         if self.producer_id < 0:
             return f"{said}, of a producer without an id"
@@ -109,13 +109,13 @@ class SeenTransaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is neither completely committed nor completely aborted."""
+        """True if it is neither completely committed nor completely aborted."""
         return self.state in ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 @dataclass(frozen=True)
 class OpenInPartition:
-    """A transaction that is open in a partition: readers of committed records wait at its first offset."""
+    """A transaction that is open in a partition. Readers of committed records wait at its first offset."""
 
     topic: str
     partition: int
@@ -164,7 +164,7 @@ class WithLooking(OfNodes):
 
     @abc.abstractmethod
     def _asked_brokers(self) -> Sequence[Asked]:
-        """The brokers that can be asked now, one at least. Raises BrokerError where there is none."""
+        """Return the brokers that can be asked now. Raises BrokerError if there is none."""
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class WithLooking(OfNodes):
             self.wait_until(partial(self._leaders, topic), what=f"{topic} has leaders")
 
     def _leaders(self, topic: str) -> dict[int, Asked]:
-        """Whom to ask about each partition. Raises LookupError."""
+        """Return which broker to ask about each partition. Raises LookupError."""
         led: dict[int, Asked] = {}
         count, refused = 0, ""
         for broker in self._asked_brokers():
@@ -216,7 +216,7 @@ class WithLooking(OfNodes):
         return visible(found, stable) if committed else found
 
     def _read(self, topic: str, partition: int | None = None) -> tuple[list[SeenRecord], dict[int, int]]:
-        """All records, and each partition's last stable offset."""
+        """Return all records, and each partition's last stable offset."""
         leaders = self._leaders(topic)
         if partition is not None and partition not in leaders:
             raise LookupError(f"there is no partition {topic}-{partition}")
@@ -265,7 +265,7 @@ class WithLooking(OfNodes):
         )
 
     def _transactional_ids(self) -> dict[int, str]:
-        """By producer id."""
+        """Return the transactional ids by producer id."""
         return {each.producer_id: each.transactional_id for each in self.transactions()}
 
     def open_transactions(self) -> list[OpenInPartition]:
@@ -323,7 +323,7 @@ class WithLooking(OfNodes):
         question = {"ask": "lag", "group": group, **({} if topic is None else {"topic": topic})}
         entries = self._ask_whoever(question)
         if not entries:
-            raise LookupError(f"{group} has committed nothing, and nobody knows what it subscribes to")
+            raise LookupError(f"{group} has committed nothing, and its subscription is unknown")
         return sum(
             each["lag"]
             if each["lag"] is not None
@@ -356,14 +356,14 @@ class WithLooking(OfNodes):
             if time.monotonic() > deadline_s:
                 opened = "".join(f"\n  open: {each}" for each in self.open_transactions()[:_MOST_TOLD])
                 raise TimeoutError(
-                    f"within {timeout:g} s still not{f' so that {what}' if what else ''}: {last!r}{opened}"
+                    f"still not true after {timeout:g} s{f' that {what}' if what else ''}: {last!r}{opened}"
                 )
             time.sleep(POLL_S)
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     def _paged(self, ask: str, place_of: Callable[[Any], object]) -> list[Any]:
-        """Of all brokers, page by page."""
+        """Ask all brokers, page by page, and return all entries."""
         found: list[Any] = []
         for broker in self._asked_brokers():
             question: dict[str, object] = {"ask": ask}
@@ -379,7 +379,7 @@ class WithLooking(OfNodes):
         return found
 
     def _ask_whoever(self, question: Mapping[str, object]) -> Any:
-        """What the one says that it is for. Raises LookupError."""
+        """Return the answer of the one broker that accepts the question. Raises LookupError."""
         refused: list[str] = []
         for broker in self._asked_brokers():
             try:
@@ -389,7 +389,7 @@ class WithLooking(OfNodes):
         raise LookupError((_telling(refused) or refused)[0])
 
     def _ask_all(self, question: Mapping[str, object]) -> list[Any]:
-        """What those say that it is for. Raises LookupError where it is for none."""
+        """Return the answers of all brokers that accept the question. Raises LookupError if none does."""
         found: list[Any] = []
         refused: list[str] = []
         for broker in self._asked_brokers():
@@ -407,17 +407,17 @@ _MOST_TOLD = 10
 
 
 def visible(records: Iterable[SeenRecord], stable: Mapping[int, int]) -> list[SeenRecord]:
-    """Those that a reader of committed records gets, where partitions are stable up to these offsets."""
+    """Return the records that a reader of committed records gets. `stable` is each partition's last stable offset."""
     return [each for each in records if each.is_committed and each.offset < stable[each.partition]]
 
 
 def _telling(refused: Iterable[str]) -> list[str]:
-    """Why those refused that the question is for."""
+    """Return the refusals of those nodes that the question was for."""
     return [each for each in refused if not each.startswith(NOBODYS)]
 
 
 def _documents_of(leader: Asked, topic: str, partition: int) -> tuple[list[Any], int]:
-    """Of all records with the markers, page by page; and the last stable offset."""
+    """Return all records and markers, read page by page, and the last stable offset."""
     found: list[Any] = []
     at = 0
     asked = {"ask": "records", "topic": topic, "partition": partition, "committed": False, "markers": True}
@@ -435,7 +435,7 @@ def _documents_of(leader: Asked, topic: str, partition: int) -> tuple[list[Any],
 def _told(
     topic: str, partition: int, documents: Iterable[Any], names: Mapping[int, str]
 ) -> Iterator[SeenRecord]:
-    """With the markers that came in later pages."""
+    """Yield the records with their outcome. Their markers may have come in later pages."""
     of_producer: dict[int, list[Any]] = {}
     ended: dict[object, int] = {}
     kept = []

@@ -1,6 +1,6 @@
-"""Things that otherwise happen by the clock, made to happen now: `broker.expire_transaction("payer")`.
+"""Make things happen now that otherwise happen by the clock: `broker.expire_transaction("payer")`.
 
-`broker.process.now_verbs` (in the broker's process) does them. Each does what its timer would do.
+`broker.process.now_verbs` (in the broker's process) does the work. Each verb does what its timer would do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`barnabas prove`: a program that consumes, transforms and produces, tried at each step of the protocol."""
+"""`barnabas prove`: tries a program that consumes, transforms and produces at each step of the protocol."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ barnabas prove --input orders=orders.txt --output bills -- python billing.py
 barnabas prove --quick --input orders=orders.jsonl --output bills --junit report.xml -- java -jar billing.jar
 
 The program finds the broker's address in BARNABAS_BOOTSTRAP, and in place of {bootstrap} in its arguments. It ends with
-status 0 once all is done, or is ended once it is idle. Where it ends with another status it is started again.
+status 0 once it has done everything, or is stopped once it is idle. If it ends with another status, it is restarted.
 """
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 0 where the outcome stayed equal, 1 where it didn't or nothing could be tried, 2: wrong use."""
+    """Run the command and return the exit status: 0 if the outcome was the same in every run, 1 if it wasn't or nothing
+    could be tried, 2 for wrong use."""
     parser = _parser()
     own, command = _split(arguments)
     options = parser.parse_args(own)
     if not command:
-        parser.error("behind -- stands the program that is tried")
+        parser.error("the program to try goes after --")
     try:
         inputs = [_input(said) for said in options.input]
     except OSError as error:
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and the program."""
+    """Return our own arguments, and the program's command."""
     given = [*arguments]
     at = given.index("--") if "--" in given else len(given)
     return given[:at], given[at + 1 :]
@@ -85,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barnabas prove",
         usage="barnabas prove [options] --output TOPIC -- COMMAND...",
-        description="Is a program exactly once? It runs once undisturbed, then once for each hazard at each step.",
+        description="Tests whether a program is exactly once: runs it undisturbed, then with each hazard at each step.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -95,30 +96,38 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TOPIC=FILE",
         action="append",
         default=[],
-        help="its records: a line each, or of `barnabas consume --json` where it is called .jsonl; may be repeated",
+        help="file of its records, one per line; .jsonl as `barnabas consume --json` writes it; may be repeated",
     )
     parser.add_argument(
         "--output",
         metavar="TOPIC",
         action="append",
         required=True,
-        help="whose records are compared; may be repeated",
+        help="a topic whose records are compared; may be repeated",
     )
     extent = parser.add_mutually_exclusive_group()
-    extent.add_argument("--quick", action="store_true", help="the hazards that find most")
-    extent.add_argument("--thorough", action="store_true", help="at each request, not at one of each kind")
-    parser.add_argument("--most", type=int, default=MOST_HAZARDS, metavar="N", help="so many hazards at most")
-    parser.add_argument(
-        "--idle", type=float, default=8.0, metavar="S", help="ended when it was idle for so long (default: 8)"
+    extent.add_argument("--quick", action="store_true", help="only the hazards that find the most mistakes")
+    extent.add_argument(
+        "--thorough", action="store_true", help="hazards at each request, not only at one of each kind"
     )
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="of one run (default: 60)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="the report as a page")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="the report as JUnit's XML")
+    parser.add_argument("--most", type=int, default=MOST_HAZARDS, metavar="N", help="try N hazards at most")
+    parser.add_argument(
+        "--idle",
+        type=float,
+        default=8.0,
+        metavar="S",
+        help="stop the program after S idle seconds (default: 8)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="time limit of one run (default: 60 s)"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit XML")
     return parser
 
 
 def _input(said: str) -> tuple[str, Path]:
-    """Raises OSError."""
+    """Split TOPIC=FILE. Raises OSError if the file can't be read."""
     topic, _, name = said.partition("=")
     file = Path(name or f"{topic}.txt")
     file.open().close()
@@ -126,7 +135,7 @@ def _input(said: str) -> tuple[str, Path]:
 
 
 def _written(bootstrap: str, topic: str, file: Path) -> None:
-    """By `barnabas produce`. Raises CannotProveError."""
+    """Write the file's records to the topic with `barnabas produce`. Raises CannotProveError."""
     form = ["--json", "--any-partition"] if file.suffix == ".jsonl" else []
     command = [sys.executable, "-m", "barnabas", "produce", topic, str(file), "--bootstrap", bootstrap, *form]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

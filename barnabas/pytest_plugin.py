@@ -1,13 +1,13 @@
 """Fixtures for pytest: `barnabas_broker`, which is empty for each test, `kafka_broker`, which a whole session shares,
-`fresh_kafka_broker`, a test's own, and `barnabas_cluster`, several brokers and a controller for one test.
+`fresh_kafka_broker`, which belongs to one test, and `barnabas_cluster`, several brokers and a controller for one test.
 
 Settings for all of them come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names, and from
 `--barnabas-config key=value` on the command line, which wins. The mark `barnabas(...)` gives a test's broker or cluster
-other arguments, such as `@pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"})`. It also says what
-there is when the test begins: `topics`, `faults`, a stopped `clock`. The mark `kafka(...)` takes the arguments alone.
-With pytest-xdist each worker has its own brokers. A failed test shows the end of what its brokers printed.
+other arguments, such as `@pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"})`. It also prepares the
+test: `topics`, `faults`, a stopped `clock`. The mark `kafka(...)` takes only the arguments. With pytest-xdist each
+worker has its own brokers. The report of a failed test shows the end of its brokers' output.
 
-pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
+pytest imports this file in every run of everybody who has barnabas installed, so it imports nothing else.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LOG_LINES_SHOWN = 60
 REQUESTS_SHOWN = 100
 
 OF_OURS: dict[str, object] = {"barnabas.journal.size": 1_000}
-"""Settings of the fixtures' brokers, where nobody says otherwise."""
+"""Settings of the fixtures' brokers, unless a test or the user sets them."""
 
 MARK = "kafka"
 OWN_MARK = "barnabas"
 OF_A_TEST = frozenset(("clock", "faults", "hazards", "topics"))
-"""What the own mark says besides: what there is when the test begins."""
+"""The arguments of the `barnabas` mark that prepare the test, beside those of the broker."""
 FROZEN = "frozen"
 OF_A_BROKER = frozenset(("config", "kafka_version", "security", "tokens", "users"))
 OF_A_CLUSTER = OF_A_BROKER | {"brokers", "racks"}
@@ -44,14 +44,15 @@ OF_A_TESTS_OWN = ("barnabas_broker", "fresh_kafka_broker", "barnabas_cluster")
 FIXTURES = frozenset(("kafka_broker", *OF_A_TESTS_OWN))
 
 MOST_RESET_BROKERS = 4
-"""Of `barnabas_broker`, by what marks say: each is a process. The one that was not used for longest gives way."""
+"""The most brokers kept for `barnabas_broker`, one process for each combination of settings. The least recently used
+one gives way."""
 
 _shared: list[tuple[Broker, int]] = []
-"""`kafka_broker` while there is one, and the process that started it."""
+"""The `kafka_broker`, if there is one, with the id of the process that started it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The settings, in the ini file and on the command line."""
+    """Add the settings to the ini file's options and the command line's."""
     parser.addini(
         "barnabas_config",
         type="linelist",
@@ -68,24 +69,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Raises UsageError, once for the whole session, for a setting that isn't one. Workers have none to tell it to."""
+    """Raise UsageError for a wrong setting, once for the whole session. xdist's workers can't report it."""
     config.addinivalue_line(
         "markers",
-        "kafka(security=..., users=..., config=..., ...): what the test's kafka_broker, fresh_kafka_broker or "
-        "barnabas_cluster is made with, as barnabas.Broker and barnabas.Cluster take it",
+        "kafka(security=..., users=..., config=..., ...): arguments for the test's kafka_broker, fresh_kafka_broker or "
+        "barnabas_cluster, as barnabas.Broker and barnabas.Cluster take them",
     )
     config.addinivalue_line(
         "markers",
-        "barnabas(topics=..., faults=[...], clock='frozen', brokers=..., security=..., hazards={...}, ...): what the "
-        "test's barnabas_broker, fresh_kafka_broker or barnabas_cluster is made with, and has when the test begins",
+        "barnabas(topics=..., faults=[...], clock='frozen', brokers=..., security=..., hazards={...}, ...): arguments "
+        "of the test's barnabas_broker, fresh_kafka_broker or barnabas_cluster, and its state when the test begins",
     )
-    # Where others collect, it isn't known here what the tests use.
+    # If workers collect the tests, this process doesn't know yet which fixtures they use.
     if not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no":
         _check_settings(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests whose marks say the same share a broker, too."""
+    """Let tests with equal marks share a broker."""
     mark = _mark_of(metafunc.definition)
     if mark is not None and "barnabas_hazard" in metafunc.fixturenames:
         hazards = mark.kwargs.get("hazards", {})
@@ -97,7 +98,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class _Marked:
-    """What a mark says of a broker, by the names of its arguments."""
+    """The arguments that a mark gives for a broker."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.arguments = arguments
@@ -107,16 +108,16 @@ class _Marked:
 
     @property
     def name(self) -> str:
-        """In the test's id."""
+        """Its name in the test's id."""
         return str(self.arguments.get("security", MARK))
 
 
 _wanted: dict[str, _Marked] = {}
-"""Each once: pytest knows the broker of one again by its being the same object."""
+"""One object for each combination of arguments. pytest recognizes a parameter by the object's identity."""
 
 
 def _mark_of(item: pytest.Item) -> pytest.Mark | None:
-    """Without arguments it may be somebody's own, for choosing tests by."""
+    """Return the test's mark, or None. A mark without arguments may be somebody's own, for selecting tests."""
     for name in (OWN_MARK, MARK):
         mark = item.get_closest_marker(name)
         if mark is not None and (mark.args or mark.kwargs):
@@ -132,7 +133,7 @@ def _known_to(fixture: str, mark: pytest.Mark) -> frozenset[str]:
 
 
 def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
-    """Raises UsageError for what there is not."""
+    """Return the mark's arguments. Raises UsageError for unknown ones."""
     unknown = mark.kwargs.keys() - known
     if mark.args or unknown:
         what = ", ".join([*map(repr, mark.args), *sorted(unknown)])
@@ -154,7 +155,7 @@ def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The same, where any test uses a fixture of ours: to check takes a process. And what marks say, once for all."""
+    """Check the settings, if any test uses one of our fixtures: the check takes a process. Also check all marks."""
     ours = [item for item in session.items if not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))]
     try:
         for item in ours:
@@ -162,7 +163,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except pytest.UsageError as error:
         if not hasattr(session.config, "workerinput"):
             raise
-        session.shouldfail = str(error)  # which xdist tells
+        session.shouldfail = str(error)  # xdist reports this
         return
     if ours and not hasattr(session.config, "workerinput"):
         _check_settings(session.config)
@@ -178,7 +179,7 @@ def _check_mark(item: pytest.Item) -> None:
 
 
 def _name_others(session: pytest.Session) -> None:
-    """Where another plugin has a `kafka_broker` as well, one of the two is hidden by the other."""
+    """Warn if another plugin has a `kafka_broker`, too: one of the two hides the other."""
     uses = any("kafka_broker" in getattr(item, "fixturenames", ()) for item in session.items)
     known = getattr(getattr(session, "_fixturemanager", None), "_arg2fixturedefs", {})
     of_plugins = [each.func.__module__ for each in known.get("kafka_broker", ()) if not each.baseid]
@@ -223,7 +224,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def _reset_brokers() -> Iterator[dict[str, Broker]]:
-    """Those of `barnabas_broker`, by what marks say of them, the one used last at the end."""
+    """The brokers of `barnabas_broker` by their settings, the most recently used one last."""
     brokers: dict[str, Broker] = {}
     try:
         yield brokers
@@ -295,7 +296,7 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _begin(ours: Any, of_test: Mapping[str, Any]) -> None:
-    """What there is when the test begins."""
+    """Prepare the broker or cluster as the mark says: topics, clock and faults."""
     ours.create_topics(of_test.get("topics", {}))
     if of_test.get("clock") == FROZEN:
         ours.clock.freeze()
@@ -316,7 +317,7 @@ def barnabas_hazard(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Result[None], None]:
-    """No fault stays armed behind its test, which fails where one had to fire and didn't."""
+    """Disarm all faults after a test. The test fails if a fault had to fire and didn't."""
     outcome = yield
     for _, broker in _ours(item):
         for fault in broker.disarm_faults():
@@ -325,7 +326,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Result[None], None
 
 
 def _ours(item: pytest.Item) -> Iterator[tuple[str, Any]]:
-    """The fixtures of this plugin that a test has, by name; not those of its own that are called so."""
+    """Yield the fixtures of this plugin that a test uses, by name, without the test's own fixtures of these names."""
     for name in sorted(FIXTURES):
         found = getattr(item, "funcargs", {}).get(name)
         if hasattr(found, "disarm_faults"):
@@ -334,7 +335,7 @@ def _ours(item: pytest.Item) -> Iterator[tuple[str, Any]]:
 
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
-    """A failed test's report has the end of what its brokers printed, and the last requests that they were asked."""
+    """Add the end of the brokers' output, and the last requests to them, to the report of a failed test."""
     report = (yield).get_result()
     if not report.failed:
         return
@@ -351,29 +352,29 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a test has done to the broker of all of them is told, and harms none of the others."""
+    """Warn if a test has harmed the shared broker, and restore it for the other tests."""
     for broker, pid in _shared:
-        if pid != os.getpid():  # forked, which leaves it alone
+        if pid != os.getpid():  # a forked process leaves the broker alone
             continue
         if broker.paused:
             broker.resume()
-            what = "left it paused: it goes on"
+            what = "left it paused: it was resumed"
         elif not broker.running and not broker._bootstrap:
             broker.start()
             what = (
-                "closed it, and its folder and port are gone: another was started, maybe on another port. "
-                "fresh_kafka_broker is one to close"
+                "closed it, and its folder and port are gone: a new one was started, maybe on another port. "
+                "Close fresh_kafka_broker instead"
             )
         elif not broker.running:
             broker.start()
-            what = "ended it: it was started again, on its folder and port. fresh_kafka_broker is one to kill"
+            what = "ended it: it was started again, on its folder and port. Kill fresh_kafka_broker instead"
         else:
             continue
-        item.warn(pytest.PytestWarning(f"kafka_broker is of all tests, and {item.nodeid} {what}"))
+        item.warn(pytest.PytestWarning(f"all tests share kafka_broker, and {item.nodeid} {what}"))
 
 
 def _last_requests(ours: Any) -> str:
-    """JSON lines. Nothing where none is kept, or nobody is there to tell."""
+    """Return the last requests as JSON lines, or "" if no journal is kept or nobody can answer."""
     from barnabas.child import BrokerError
     from barnabas.journal import lines
 
@@ -400,7 +401,7 @@ def _broker(request: pytest.FixtureRequest, wanted: Mapping[str, Any]) -> Broker
 
 
 def _said_by_mark(request: pytest.FixtureRequest) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of the broker or the cluster, and of what there is when the test begins."""
+    """Split the mark's arguments into those of the broker or cluster, and those that prepare the test."""
     mark = _mark_of(request.node)
     if mark is None:
         return {}, {}

@@ -1,4 +1,4 @@
-"""Who may do what: rules by the words of a test, as ACLs of Kafka's, and what was denied, in the same words."""
+"""Rights in the words of a test: rules, which become Kafka's ACLs, and denials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from barnabas.child import Asked, BrokerError, QuestionRefusedError
 
 Acl: TypeAlias = tuple[int, str, int, str, str, int, int]
-"""Type of resource, its name, type of pattern, principal, host, operation, permission: Kafka's codes."""
+"""Resource type, resource name, pattern type, principal, host, operation, permission, each by Kafka's code."""
 
 ANY = 1
 LITERAL, PREFIXED = 3, 4
@@ -59,7 +59,7 @@ SUPPORTED = {
     ),
     "transactional_id": ("describe", "write", "two_phase_commit"),
 }
-"""What can be done to which (Kafka: `AclEntry.supportedOperations`), beside `all`."""
+"""The operations that each type of resource supports (Kafka: `AclEntry.supportedOperations`), beside `all`."""
 
 TOGETHER: Mapping[str, Mapping[str, Sequence[str]]] = {
     "produce": {
@@ -68,7 +68,7 @@ TOGETHER: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "consume": {"topic": ("read", "describe"), "group": ("read",)},
 }
-"""Words for several operations, as kafka-acls has `--producer` and `--consumer`."""
+"""Words for several operations, like the options `--producer` and `--consumer` of kafka-acls."""
 
 Names: TypeAlias = str | Iterable[str] | None
 
@@ -77,7 +77,7 @@ Names: TypeAlias = str | Iterable[str] | None
 
 
 def principal_of(user: str) -> str:
-    """`alice` is `User:alice`, and `*` everybody."""
+    """Return the principal of a user: `alice` becomes `User:alice`, and `*` means everybody."""
     if not isinstance(user, str) or not user:
         raise ValueError(f"{user!r} is no user")
     return user if user.startswith("User:") else f"User:{user}"
@@ -90,20 +90,18 @@ def _resources(given: Mapping[str, Names | bool]) -> dict[str, list[str]]:
             continue
         if kind == "cluster":
             if names is not True:
-                raise ValueError(
-                    f"cluster={names!r}: there is one cluster, and cluster=True says that it is meant"
-                )
+                raise ValueError(f"cluster={names!r}: there is only one cluster; write cluster=True")
             found[kind] = [CLUSTER_NAME]
             continue
         each = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [""]
         if not each or not all(isinstance(name, str) and name for name in each):
-            raise ValueError(f"{kind}={names!r}: a name is wanted, or several; '*' stands for all")
+            raise ValueError(f"{kind}={names!r}: give a name or several; '*' stands for all")
         found[kind] = each
     return found
 
 
 def _operations(operation: str, kind: str) -> Sequence[str]:
-    """Of this kind of resource, none where the word has nothing to do with it. Raises ValueError."""
+    """Return the operations on this type of resource, or none if the word doesn't apply to it. Raises ValueError."""
     word = operation.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(operation, str) else ""
     if word in TOGETHER:
         return TOGETHER[word].get(kind, ())
@@ -112,7 +110,7 @@ def _operations(operation: str, kind: str) -> Sequence[str]:
     word = squeezed.get(word.replace("_", ""), word)
     if word not in OPERATIONS:
         raise ValueError(
-            f"there is no operation {operation!r}: there are {', '.join(OPERATIONS)}, and for several at once "
+            f"there is no operation {operation!r}: there are {', '.join(OPERATIONS)}, and for several together "
             f"{' and '.join(TOGETHER)}"
         )
     if word != "all" and word not in SUPPORTED[kind]:
@@ -131,7 +129,7 @@ def acls(
     prefix: bool = False,
     host: str = "*",
 ) -> list[Acl]:
-    """Raises ValueError for what makes no sense."""
+    """Return the ACLs that the words stand for. Raises ValueError if they make no sense."""
     resources = _resources(given)
     if not resources:
         if operation not in ("all", *TOGETHER):
@@ -153,7 +151,7 @@ def acls(
     for kind, names in resources.items():
         operations = _operations(operation, kind)
         if not operations:
-            raise ValueError(f"to {operation} has nothing to do with a {kind}: {_wanted_by(operation)}")
+            raise ValueError(f"{operation} has nothing to do with a {kind}: {_wanted_by(operation)}")
         made += [
             (RESOURCES[kind], name, pattern, principal_of(user), host, OPERATIONS[each], permission)
             for name in names
@@ -183,7 +181,7 @@ def _quoted(text: str) -> str:
 
 
 def rule_text(acl: Acl, *, undo: bool = False) -> str:
-    """As the call that makes it, or takes it back."""
+    """Return the call that makes the rule, or with `undo` the call that removes it."""
     kind, name, pattern, principal, host, operation, permission = acl
     said = "revoke" if undo else "allow" if permission == ALLOW else "deny"
     user, word = _quoted(principal.removeprefix("User:")), _quoted(_OPERATION_NAMES[operation])
@@ -193,7 +191,7 @@ def rule_text(acl: Acl, *, undo: bool = False) -> str:
 
 
 def kafka_acls_text(acl: Acl, bootstrap: str, *, undo: bool = False) -> str:
-    """The command that makes it, or removes it."""
+    """Return the command that adds the ACL, or with `undo` the command that removes it."""
     kind, name, pattern, principal, host, operation, permission = acl
     said = "allow" if permission == ALLOW else "deny"
     words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--command-config", "admin.properties"]
@@ -211,9 +209,9 @@ def kafka_acls_text(acl: Acl, bootstrap: str, *, undo: bool = False) -> str:
 
 
 class Denial(NamedTuple):
-    """A request that a broker has denied. `str()` explains it.
+    """A request that a broker denied. `str()` explains it.
 
-    - `request`: the API, such as `Produce`. `operation`, `resource_type`, `resource`: as `write`, `topic`, `orders`.
+    - `request`: the API, such as `Produce`. `operation`, `resource_type`, `resource`: `write`, `topic`, `orders`.
     - `principal`: who asked, such as `User:alice`. `host`: from which address. `listener`: at which listener.
     - `rule`: in Kafka's words. `acl`: the ACL that denies it; without one, no rule allows it.
     - `time_ms`: when, by the node's clock. `node`: at which node, if there are several.
@@ -267,7 +265,7 @@ class Denial(NamedTuple):
         why = (
             "no rule allows it (DefaultDeny)"
             if self.acl is None
-            else f"a rule denies it, which goes before all that allow: {rule_text(self.acl)}"
+            else f"a rule denies it, and it wins over all that allow: {rule_text(self.acl)}"
         )
         whose = "cluster" if self.node else "broker"
         ways = [f"  {whose}.{self.line}"] if self.line else []
@@ -275,38 +273,38 @@ class Denial(NamedTuple):
             (
                 f"{self.request} of {self.principal} from {self.host} was denied{at}: it needs "
                 f"{self.operation.upper()} on {what}, and {why}.",
-                "It is let through by" if self.acl is None else "It is no longer denied with",
+                "This would allow it:" if self.acl is None else "This would remove the denying rule:",
                 *ways,
                 f"  {self.command}",
             )
         )
 
 
-# --- What is asked of the nodes -----------------------------------------------------------------------------
+# --- Asking the nodes -----------------------------------------------------------------------------------------
 
 POLL_S = 0.005
 IN_FORCE_TIMEOUT_S = 30.0
 
 
 class Rights:
-    """Of a broker, or a cluster."""
+    """The rules of a broker or a cluster."""
 
     def __init__(self, decider: Callable[[], Asked], followers: Callable[[], Sequence[Asked]]) -> None:
-        """`decider` is the node that decides on the metadata, `followers` are those that rules have to be known by when
-        a call returns."""
+        """`decider` is the node that decides on the metadata. `followers` are the nodes that must know the rules when a
+        call returns."""
         self._decider = decider
         self._followers = followers
 
     def allow(self, acls: Sequence[Acl]) -> None:
-        """Or deny, as they say. Raises ValueError where the controller refuses one."""
+        """Create the ACLs, of either permission. Raises ValueError if the controller refuses one."""
         for some in _some(acls):
             self._alter({"create": some})
         self._wait(present=acls)
 
     def revoke(self, acls: Sequence[Acl], *, hosts: bool, kinds: Sequence[int] = ()) -> None:
-        """Take back rules: as the ACLs say, "all" standing for whatever operation. `hosts`: only of the ACLs' hosts;
-        `kinds`: instead of names whatever is of these types, be it to allow or to deny. Raises LookupError where there
-        is nothing to take back."""
+        """Remove the rules that match these ACLs; "all" stands for any operation. `hosts`: only rules for the ACLs'
+        hosts. `kinds`: all rules about resources of these types, of either permission, whatever their names. Raises
+        LookupError if no rule matches."""
         principal = acls[0][3]
         filters: list[Sequence[object]]
         if kinds:
@@ -338,19 +336,19 @@ class Rights:
     def _nothing_to_revoke(self, principal: str) -> str:
         known = self.of(principal)
         if not known:
-            return f"{principal} has no rule that could be taken back"
+            return f"{principal} has no rules to remove"
         ruled = ", ".join(map(rule_text, known))
         return (
-            f"no rule of {principal} says just that, so that there is nothing to take back; its rules are {ruled}. "
-            "deny(...) goes before what is allowed, and revoke(..., denied=True) takes that back"
+            f"{principal} has no rule with just these words; its rules are {ruled}. "
+            "deny(...) wins over what is allowed, and revoke(..., denied=True) removes it"
         )
 
     def of(self, principal: str) -> list[Acl]:
-        """The rules of a principal."""
+        """Return the rules of a principal."""
         return [tuple(each) for each in self._decider().ask({"ask": "acls", "principal": principal})]
 
     def add_users(self, passwords: Mapping[str, str]) -> None:
-        """Who can sign in by SCRAM from then on."""
+        """Add users who can sign in by SCRAM when the call returns."""
         for some in _some([*passwords]):
             self._decider().ask({"ask": "add_users", "users": {name: passwords[name] for name in some}})
             self._until({"ask": "users_known", "users": some})
@@ -362,19 +360,19 @@ class Rights:
             self._until({"ask": "acls_in_force", "absent": some})
 
     def _until(self, question: Mapping[str, object]) -> None:
-        """All know it."""
+        """Wait until all followers know it."""
         deadline_s = time.monotonic() + IN_FORCE_TIMEOUT_S
         for node in self._followers():
             while not node.ask(question):
                 if time.monotonic() > deadline_s:
-                    raise BrokerError(f"{node} hasn't heard of it within {IN_FORCE_TIMEOUT_S:g} s")
+                    raise BrokerError(f"{node} hasn't learned it within {IN_FORCE_TIMEOUT_S:g} s")
                 time.sleep(POLL_S)
 
 
 _T = TypeVar("_T")
 
 AT_A_TIME = 100
-"""ACLs or users: a question has a bound."""
+"""The most ACLs or users in one question: a question has a size limit."""
 
 
 def _some(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
@@ -383,7 +381,7 @@ def _some(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 def denials(nodes: Iterable[tuple[str, Asked]], bootstrap: str) -> list[Denial]:
-    """What the nodes have denied, each with its name, as far as they know it still: the oldest first."""
+    """Return what the nodes have denied and still remember, the oldest first. Each node comes with its name."""
     found = []
     for name, node in nodes:
         number = 0

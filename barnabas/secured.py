@@ -1,4 +1,4 @@
-"""What a broker and a cluster have in common for tests of security: users, rights, denials, certificates."""
+"""What a broker and a cluster share for tests of security: users, rights, denials, certificates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Library = Literal[
 
 
 class Secured(OfNodes):
-    """The methods by which a test says who may do what, and asks why somebody may not."""
+    """Methods by which a test sets rights, and asks why something was denied."""
 
     _security: Security | None
 
@@ -31,9 +31,9 @@ class Secured(OfNodes):
 
     @abc.abstractmethod
     def _followers(self) -> Sequence[Asked]:
-        """The brokers that clients ask, as far as they can be told of anything."""
+        """The brokers that clients ask, as far as they can be reached."""
 
-    # --- who ------------------------------------------------------------------------------------------------
+    # --- who may sign in ------------------------------------------------------------------------------------
 
     @overload
     def client_config(
@@ -96,11 +96,11 @@ class Secured(OfNodes):
 
     def _token_issuer(self) -> TokenIssuer:
         if self._security is None:
-            raise ValueError("who signs in by a token needs a broker with security=... and tokens=True")
+            raise ValueError("tokens need a broker with security=... and tokens=True")
         return self._security.issuer
 
     def _add_users(self) -> None:
-        """Those that `security` says, by SCRAM: where it has begun, and before anybody knows where it is."""
+        """Add the users of `security` for SCRAM, after the start and before anybody learns the address."""
         if self._security is not None:
             self._rights().add_users(self._security.passwords())
 
@@ -108,7 +108,7 @@ class Secured(OfNodes):
         if self._security is not None:
             self._security.close()
 
-    # --- may do what ----------------------------------------------------------------------------------------
+    # --- what they may do -----------------------------------------------------------------------------------
 
     def allow(
         self,
@@ -209,7 +209,7 @@ class Secured(OfNodes):
 
         return Rights(self._decider, self._followers)
 
-    # --- and why not ----------------------------------------------------------------------------------------
+    # --- what was denied ------------------------------------------------------------------------------------
 
     @property
     def denials(self) -> list[Denial]:

@@ -1,4 +1,4 @@
-"""Security of a test's broker in one line: who may sign in, by which listener, and what a client takes for that."""
+"""Security of a test's broker: who may sign in, at which listener, and what a client needs for that."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 BY_TOKEN = "OAUTHBEARER"  # noqa: S105 - a name
 
 ADMIN = "barnabas-admin"
-"""Who may do everything, by a password that is drawn for each broker."""
+"""The user who may do everything. Each broker draws a password for it."""
 
 NODE = "barnabas-node"
-"""As whom the nodes of a cluster sign in at each other."""
+"""The user as whom the nodes of a cluster sign in to each other."""
 
 _AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
@@ -51,13 +51,13 @@ SET_BY_SECURITY = frozenset(
 
 WRONGS = {
     "password": "another password",
-    "ca": "it trusts another authority, and not the broker's",
-    "expired_certificate": "its own certificate, which has run out",
-    "foreign_certificate": "its own certificate, which an authority has signed that the broker doesn't trust",
-    "no_certificate": "none of its own",
-    "expired_token": "a token that has run out",
+    "ca": "it trusts another authority than the broker's",
+    "expired_certificate": "its own certificate, which has expired",
+    "foreign_certificate": "its own certificate, signed by an authority that the broker doesn't trust",
+    "no_certificate": "no certificate",
+    "expired_token": "a token that has expired",
 }
-"""What a client config may have wrong."""
+"""What can be wrong in a client config."""
 
 _USER = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"  # noqa: S105
@@ -66,7 +66,7 @@ _AUDIENCE, _ISSUER = "barnabas", "barnabas-tests"
 
 
 def protocol_of(security: str) -> str:
-    """Kafka's name. Raises ValueError."""
+    """Return Kafka's name of a security protocol. Raises ValueError."""
     known = PROTOCOLS.get(security.lower()) if isinstance(security, str) else None
     if known is None:
         raise ValueError(f"security={security!r}: it can be {', '.join(PROTOCOLS)}")
@@ -74,7 +74,7 @@ def protocol_of(security: str) -> str:
 
 
 class Security:
-    """Of a broker or a cluster, over all of its starts."""
+    """The security of a broker or a cluster, across all its starts."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Security:
         *,
         tokens: bool = False,
     ) -> None:
-        """`hosts` are those that clients may know the brokers by. `tokens`: clients may sign in by them, too. Raises
-        ValueError, and RuntimeError where a certificate or a token has to be made, and the extra isn't there."""
+        """`hosts` are the names by which clients may know the brokers. `tokens`: clients may also sign in by token.
+        Raises ValueError, and RuntimeError if a certificate or a token has to be made and the extra isn't installed."""
         self.protocol = protocol_of(security)
         self.signs_in = self.protocol.startswith("SASL_")
         self.is_encrypted = self.protocol.endswith("SSL")
@@ -94,7 +94,7 @@ class Security:
         self._issuer: TokenIssuer | None = None
         if tokens:
             if not self.signs_in:
-                raise ValueError(f"tokens=True: nobody signs in at a {self.protocol} listener")
+                raise ValueError(f"tokens=True: a {self.protocol} listener has no sign-in")
             _check_can_sign()
         self._admin_password = secrets.token_urlsafe(24)
         self._node_password = secrets.token_urlsafe(24)
@@ -104,45 +104,48 @@ class Security:
             self.certificates.server(self._hosts)
 
     def _users_of(self, users: Mapping[str, str] | Iterable[str] | None) -> dict[str, str]:
-        """Their passwords. Who has none gets one."""
+        """Return the users' passwords. Draws one for each user without."""
         if users is None:
             return {}
         if isinstance(users, str):
-            raise TypeError(f'users={users!r}: a dict of passwords by name, such as {{"alice": "secret"}}')
+            raise TypeError(
+                f'users={users!r}: give a dict of passwords by name, such as {{"alice": "secret"}}'
+            )
         given = (
             dict(users) if isinstance(users, Mapping) else {user: secrets.token_urlsafe(12) for user in users}
         )
         if given and self.protocol == "PLAINTEXT":
             raise ValueError(
-                'security="plaintext" knows no users: everybody is ANONYMOUS, whom broker.allow("ANONYMOUS", ...) '
-                "allows something"
+                'security="plaintext" has no users: everybody is ANONYMOUS. Use broker.allow("ANONYMOUS", ...) '
+                "to allow something"
             )
         for user, password in given.items():
             if not isinstance(user, str) or not _USER.fullmatch(user):
                 raise ValueError(
-                    f"{user!r}: a user's name has letters of ASCII, digits and . _ @ - (64 at most)"
+                    f"{user!r}: a user's name consists of ASCII letters, digits and . _ @ - (64 at most)"
                 )
             if user in (ADMIN, NODE):
-                raise ValueError(f"{user} is the broker's own")
+                raise ValueError(f"the broker reserves the user {user}")
             if not isinstance(password, str) or not password or not password.isprintable():
                 raise ValueError(f"the password of {user} has to be a text without control characters")
         return given
 
     def check_user(self, user: str) -> None:
-        """Raises ValueError for one that can't come in: a rule for it would have no effect. By a token anybody can."""
+        """Raise ValueError for a user who can't sign in: a rule for it would have no effect. With tokens anybody
+        can."""
         known = [*self.users, "ANONYMOUS", "*"]
         if isinstance(user, str) and user and user not in known and not user.startswith("User:"):
             if self._takes_tokens:
                 return
             among = ", ".join(self.users) or "none"
             raise ValueError(
-                f"{user!r} is no user of this broker, whose users={{...}} are {among}; one that was made otherwise is "
-                f"meant by {'User:' + user!r}"
+                f"{user!r} is no user of this broker; its users={{...}} are {among}. For one that was made "
+                f"otherwise, write {'User:' + user!r}"
             )
 
     @property
     def certificates(self) -> Certificates:
-        """Those of its brokers and users."""
+        """The certificates of its brokers and users."""
         if self._certificates is None:
             self._certificates = kept_certificates()
         return self._certificates
@@ -150,7 +153,8 @@ class Security:
     # --- the broker's side ----------------------------------------------------------------------------------
 
     def settings(self, data: Path) -> dict[str, str]:
-        """Of a broker with this folder, for the listener that clients connect to, which is named as its protocol."""
+        """Return the settings of a broker with this folder, for the listener for clients. The listener is named after
+        its protocol."""
         listener = f"listener.name.{self.protocol.lower()}"
         told = {**_AUTHORIZER, "super.users": f"User:{ADMIN}"}
         if self.signs_in:
@@ -169,7 +173,7 @@ class Security:
         return told
 
     def settings_between_nodes(self, *listeners: str) -> dict[str, str]:
-        """Of a node of a cluster, for the listeners that nodes connect to, where they sign in."""
+        """Return a cluster node's settings for the listeners between nodes, where nodes sign in."""
         told = {
             **_AUTHORIZER,
             "super.users": f"User:{ADMIN};User:{NODE}",
@@ -213,9 +217,10 @@ class Security:
 
     @property
     def issuer(self) -> TokenIssuer:
-        """Lives from the first start until `close()`, or as long as this object. Raises ValueError without tokens."""
+        """The issuer, from the first use until `close()`, or as long as this object lives. Raises ValueError without
+        tokens."""
         if not self._takes_tokens:
-            raise ValueError("who signs in by a token needs a broker with tokens=True")
+            raise ValueError("tokens need a broker with tokens=True")
         if self._issuer is None:
             from barnabas.tokens import TokenIssuer
 
@@ -224,13 +229,14 @@ class Security:
         return self._issuer
 
     def close(self) -> None:
-        """Nobody verifies tokens any more, until the next start."""
+        """Stop verifying tokens until the next start."""
         if self._issuer is not None:
             self._end_issuer()
             self._issuer = None
 
     def key_file(self, data: Path) -> Path:
-        """The broker's own key and certificate, beside what it stores: it can be given others while it runs."""
+        """Return the file with the broker's own key and certificate, in its data folder. It can be replaced while the
+        broker runs."""
         file = data / "server.pem"
         if not _is_own(file, self.certificates.authority):
             data.mkdir(parents=True, exist_ok=True)
@@ -238,13 +244,13 @@ class Security:
         return file
 
     def rotate(self, data: Path, *, expired: bool) -> None:
-        """Another key and certificate in its file. Raises ValueError where it has none."""
+        """Write another key and certificate to its file. Raises ValueError if it has none."""
         if not self.is_encrypted:
             raise ValueError(f"a {self.protocol} listener has no certificate")
         self.certificates.new_server(self.key_file(data), self._hosts, is_expired=expired)
 
     def passwords(self) -> dict[str, str]:
-        """Of those who can sign in by SCRAM."""
+        """Return the passwords of those who can sign in by SCRAM."""
         return {ADMIN: self._admin_password, **self.users} if self.signs_in else {}
 
     # --- a client's side ------------------------------------------------------------------------------------
@@ -257,7 +263,7 @@ class Security:
         mechanism: str | None,
         wrong: str | None,
     ) -> Any:
-        """Raises ValueError for what there is not."""
+        """Raises ValueError for unknown arguments."""
         make = LIBRARIES.get(library)
         if make is None:
             raise ValueError(f"library={library!r}: it can be {', '.join(LIBRARIES)}")
@@ -286,7 +292,7 @@ class Security:
                     issued.expired_token if wrong == "expired_token" else issued.token, name
                 )
         elif mechanism is not None:
-            raise ValueError(f"mechanism={mechanism!r}: nobody signs in at a {self.protocol} listener")
+            raise ValueError(f"mechanism={mechanism!r}: a {self.protocol} listener has no sign-in")
         if self.is_encrypted:
             self._add_certificates(access, name, wrong)
         return access
@@ -296,17 +302,17 @@ class Security:
             raise ValueError(f"wrong={wrong!r}: it can be {', '.join(WRONGS)}")
         has_it = {"password": self.signs_in, "expired_token": self._takes_tokens, "ca": self.is_encrypted}
         if not has_it.get(wrong, self.protocol == "SSL"):
-            raise ValueError(f"wrong={wrong!r}: a client at a {self.protocol} listener has none of that")
+            raise ValueError(f"wrong={wrong!r}: clients of a {self.protocol} listener have nothing like that")
 
     def _mechanism(self, mechanism: str | None, wrong: str | None) -> str:
         if mechanism is None:
             return BY_TOKEN if wrong == "expired_token" else MECHANISMS[0]
         known = mechanism.upper()
         if known not in self._mechanisms:
-            more = "" if known != BY_TOKEN else ", and with tokens=True of the broker OAUTHBEARER"
+            more = "" if known != BY_TOKEN else ", and OAUTHBEARER if the broker has tokens=True"
             raise ValueError(f"mechanism={mechanism!r}: it can be {', '.join(self._mechanisms)}{more}")
         if wrong == ("password" if known == BY_TOKEN else "expired_token"):
-            raise ValueError(f"wrong={wrong!r}: who signs in by {known} has none")
+            raise ValueError(f"wrong={wrong!r}: sign-in by {known} doesn't use that")
         return known
 
     def _add_certificates(self, access: Access, user: str, wrong: str | None) -> None:
@@ -334,12 +340,12 @@ def _check_can_sign() -> None:
 
 
 def _end_issuer(issuer: TokenIssuer, maker_pid: int) -> None:
-    if os.getpid() == maker_pid:  # a forked process has no thread that could end
+    if os.getpid() == maker_pid:  # the thread that would end isn't in a forked process
         issuer.close()
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """As a .properties file."""
+    """Return the settings as the text of a .properties file."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
 
 
@@ -349,7 +355,7 @@ def _escaped(value: str) -> str:
 
 
 def _is_own(file: Path, authority: Path) -> bool:
-    """Whether it was signed by this authority, whose certificate is at its end."""
+    """True if this authority signed it. The authority's certificate is at the file's end."""
     try:
         return file.read_bytes().endswith(authority.read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""Tokens for tests of OAUTHBEARER: who signs them, with its keys over HTTP, and Kafka's unsecured ones.
+"""Tokens for tests of OAUTHBEARER: signed by an issuer that serves its keys over HTTP, and Kafka's unsecured ones.
 
     with TokenIssuer() as issuer:
         issuer.jwks_url, issuer.token("alice")
@@ -77,7 +77,7 @@ class TokenIssuer:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Nothing: it is a test's."""
+                """Print nothing: this server belongs to a test."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -53,7 +53,7 @@ def test_it_says_what_there_is_when_a_test_begins(session: pytest.Pytester) -> N
     )
     result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly", "--strict-markers")
     result.assert_outcomes(passed=5, failed=1)
-    result.stdout.fnmatch_lines(["*FaultNeverFiredError: *has never fired: it saw 0*"])
+    result.stdout.fnmatch_lines(["*FaultNeverFiredError: *has never fired: it matched 0*"])
 
 
 def test_a_test_runs_once_for_each_hazard(session: pytest.Pytester) -> None:

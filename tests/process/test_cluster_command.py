@@ -143,7 +143,7 @@ def test_nothing_is_left_where_the_command_is_killed(begin: Begin) -> None:
     [
         (["--brokers", "0"], 2, "a cluster has one broker or more, and not 0"),
         (["--brokers", "x"], 2, "argument --brokers: invalid int value: 'x' (--help lists what there is)"),
-        (["--port", "65535"], 2, "argument --port: 65535 and those that follow are no ports (0 to 65535)"),
+        (["--port", "65535"], 2, "argument --port: 65535 and the next ones aren't all ports (0 to 65535)"),
         (["-o", "num.partitions"], 2, "-o num.partitions: KEY=VALUE is the form"),
         (
             ["--data", "/dev/null/x"],

@@ -149,7 +149,7 @@ def test_a_condition_that_doesnt_come_true_is_told_with_what_is_open(
 ) -> None:
     amid_transaction(client.ask, "open", "second", (0,))
     assert broker.wait_until(lambda: broker.open_transactions())
-    with pytest.raises(TimeoutError, match=r"so that it is paid: 0\n  open: second-0@0: producer id"):
+    with pytest.raises(TimeoutError, match=r"that it is paid: 0\n  open: second-0@0: producer id"):
         broker.wait_until(lambda: 0, timeout=0, what="it is paid")
 
 

@@ -79,12 +79,12 @@ def test_a_test_that_ends_the_shared_broker_is_named_and_harms_no_later_one(sess
     )
     result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly")
     result.assert_outcomes(passed=5, warnings=3)
-    name = "*kafka_broker is of all tests, and test_a_test_that_ends_*.py::test"
+    name = "*all tests share kafka_broker, and test_a_test_that_ends_*.py::test"
     result.stdout.fnmatch_lines(
         [
             f"{name}_killed ended it: it was started again, on its folder and port. *",
             f"{name}_stopped ended it: *",
-            f"{name}_paused left it paused: it goes on",
+            f"{name}_paused left it paused: it was resumed",
         ]
     )
 

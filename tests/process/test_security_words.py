@@ -91,10 +91,10 @@ def test_a_name_may_be_a_prefix_and_a_host_a_range() -> None:
             {"group": "g"},
             "nothing to do with a group: it is about topic=... and transactional_id=...",
         ),
-        ("write", {"topic": ""}, "a name is wanted"),
-        ("write", {"topic": []}, "a name is wanted"),
-        ("write", {"topic": ["a", 7]}, "a name is wanted"),
-        ("write", {"topic": 7}, "a name is wanted"),
+        ("write", {"topic": ""}, "give a name or several"),
+        ("write", {"topic": []}, "give a name or several"),
+        ("write", {"topic": ["a", 7]}, "give a name or several"),
+        ("write", {"topic": 7}, "give a name or several"),
         ("alter", {"cluster": "c"}, "cluster=True"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_denial_without_a_rule_is_explained_with_what_would_let_it_through() -
     assert str(denial()) == (
         "Produce of User:alice from 127.0.0.1 was denied: it needs WRITE on topic 'orders', and no rule allows it "
         "(DefaultDeny).\n"
-        "It is let through by\n"
+        "This would allow it:\n"
         '  broker.allow("alice", "write", topic="orders")\n'
         "  kafka-acls.sh --bootstrap-server h:1 --command-config admin.properties --add --allow-principal User:alice "
         "--operation Write --topic orders"
@@ -159,8 +159,8 @@ def test_a_denial_by_a_rule_is_explained_with_what_takes_that_back() -> None:
     acl = (TOPIC, "ord", 4, "User:*", "*", 2, DENY)
     assert str(denial(acl=acl, rule="MatchingAcl", node="broker 2")) == (
         "Produce of User:alice from 127.0.0.1 was denied at broker 2: it needs WRITE on topic 'orders', and a rule "
-        'denies it, which goes before all that allow: deny("*", "all", topic="ord", prefix=True).\n'
-        "It is no longer denied with\n"
+        'denies it, and it wins over all that allow: deny("*", "all", topic="ord", prefix=True).\n'
+        "This would remove the denying rule:\n"
         '  cluster.revoke("*", "all", topic="ord", prefix=True, denied=True)\n'
         "  kafka-acls.sh --bootstrap-server h:1 --command-config admin.properties --remove --force --deny-principal "
         "'User:*' --operation All --topic ord --resource-pattern-type prefixed"
