@@ -248,7 +248,7 @@ async def test_each_filter_is_told_what_it_meets_and_an_unknown_one_that_it_is(n
 async def test_at_the_code_for_what_is_not_known_the_connection_closes(
     node: Server, handler: Any, request_: Any
 ) -> None:
-    with pytest.raises(CloseConnectionError, match="isn't known"):
+    with pytest.raises(CloseConnectionError, match="with the code UNKNOWN"):
         handled(node, handler, context(), request_)
 
 
