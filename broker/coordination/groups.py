@@ -1,6 +1,6 @@
 """The group coordinators of this broker: a shard for each partition of `__consumer_offsets` that it leads.
 
-    found = await node.groups.ask(group_id, lambda shard: shard.heartbeat(request))
+    found = await node.groups.ask(group_id, lambda shard: shard.classic_heartbeat(request))
 
 The shard of the group is asked at once, and the answer comes once all is committed that the shard has appended. What is
 much to decide of a group that the server assigns, a heartbeat, a join or what the coordinator wants by itself, is
@@ -149,7 +149,7 @@ A = TypeVar("A")
 OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
 
-Begin = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
+Question = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
 """What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
 KafkaError."""
 
@@ -167,7 +167,7 @@ class Groups:
         persister_of: Callable[[], Persister],
     ) -> None:
         """`persister_of` gives what keeps the durable state of share partitions."""
-        self.deciding: Lines[str] = {}
+        self.undecided: Lines[str] = {}
         """The groups that something long is being decided of, each with who waits for the end of that."""
         self.unasked: dict[Waiting[None], None] = {}
         """What is decided in no request's name, and ends with the node."""
@@ -291,7 +291,7 @@ class Groups:
             return error.as_value()
         return await shard.ask_waiting(question)
 
-    async def decide(self, request: MemberRequest, begin: Begin[A]) -> A | KafkaError:
+    async def decide(self, request: MemberRequest, question: Question[A]) -> A | KafkaError:
         """As `ask`, of what may be much to decide. Nothing has happened where the client hangs up before a long one
         is decided.
 
@@ -304,22 +304,22 @@ class Groups:
             return error.as_value()
         found: A | Deferred[A] | Later[A] | KafkaError
         try:
-            found = begin(shard)
+            found = question(shard)
             if isinstance(found, Deferred):
-                with shard.deciding(request):
-                    steps = self._decided(shard, request.group_id, begin)
-                    found = await in_line(self.deciding, request.group_id, steps)
+                with shard.member_waits(request):
+                    steps = self._decided(shard, request.group_id, question)
+                    found = await in_line(self.undecided, request.group_id, steps)
         except KafkaError as error:
             found = error.as_value()
         if isinstance(found, Later):
             found = await found
         return found if shard.gate.is_open else await shard.let_out(found)
 
-    async def _decided(self, shard: GroupShard, group_id: str, begin: Begin[A]) -> A | Later[A]:
+    async def _decided(self, shard: GroupShard, group_id: str, question: Question[A]) -> A | Later[A]:
         """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
         for _ in range(MOST_TRIES):
             self._check_leads(shard, group_id)
-            begun = begin(shard)
+            begun = question(shard)
             if not isinstance(begun, Deferred):
                 return begun
             await compute(begun.decide)
@@ -345,7 +345,7 @@ class Groups:
 
         async def unasked_steps() -> None:
             try:
-                await in_line(self.deciding, group_id, steps)
+                await in_line(self.undecided, group_id, steps)
             finally:
                 self.unasked.pop(under_way, None)
 

@@ -21,7 +21,7 @@ async def handle(node: GroupPorts, context: RequestContext, request: HeartbeatRe
         return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    found = await node.groups.ask(request.group_id, lambda shard: shard.heartbeat(request))
+    found = await node.groups.ask(request.group_id, lambda shard: shard.classic_heartbeat(request))
     if isinstance(found, KafkaError):
         found = found.error
         if found is Error.COORDINATOR_LOAD_IN_PROGRESS:

@@ -110,7 +110,7 @@ class GroupShard:
         self._streams = StreamsHeartbeats(parts, self._rebalancing)
         self._leaving = Leaving(parts, migration, self._sessions)
         steps = HeartbeatSteps(parts, self.regexes, self._sessions)
-        self._heartbeats = Heartbeats(
+        self._consumer_heartbeats = Heartbeats(
             parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
         self._joining = Joining(parts, self._rebalancing)
@@ -125,7 +125,7 @@ class GroupShard:
 
     def _offer(self, committing: Committing, administration: Administration) -> None:
         """What is asked of one part alone."""
-        self.consumer_heartbeat = self._heartbeats.heartbeat
+        self.consumer_heartbeat = self._consumer_heartbeats.heartbeat
         self.streams_heartbeat = self._streams.heartbeat
         self.commit_offsets = committing.commit
         self.commit_offsets_in_transaction = committing.commit_in_transaction
@@ -188,7 +188,7 @@ class GroupShard:
             return self._membership.sync(request)
         return self._classic_members.sync(request, group)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Error:
+    def classic_heartbeat(self, request: HeartbeatRequest) -> Error:
         """Heartbeat of the classic protocol. Raises KafkaError."""
         group = self.groups.consumer.get(request.group_id)
         if group is None:
@@ -224,7 +224,7 @@ class GroupShard:
         else:
             self._streams.sessions.expire(group_id, member_id)
 
-    def deciding(
+    def member_waits(
         self,
         request: ConsumerGroupHeartbeatRequest
         | ShareGroupHeartbeatRequest

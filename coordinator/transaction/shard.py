@@ -10,7 +10,9 @@ stages, numbered in the code below:
    epochs are used up, the completion brings a new producer id.
 2. Log Prepare*.
 3. Wait until it is committed. That is the outcome, and the answer leaves.
-4. Write a marker to each partition. A table says what each leader's answer means: done, send again, or give up.
+4. Write a marker to each partition: by `TxnMarkers` (`broker/coordination/transactions.py`), or if another broker
+   leads it by `MarkerChannels` (`broker/peers/other_brokers.py`). A table says what each leader's answer means: done,
+   send again, or give up.
 5. Log Complete* once all partitions have their marker. Until that is committed, clients get CONCURRENT_TRANSACTIONS.
    After a restart the coordinator finds what was prepared and continues with stage 4.
 
@@ -241,7 +243,7 @@ class TransactionShard:
         if transit is None:
             # The client has to retry once the open transaction is aborted.
             return await self.fence_and_abort(metadata) or KafkaError(Error.CONCURRENT_TRANSACTIONS)
-        logged = self._manager.commit(metadata, transit)
+        logged = self._manager.move(metadata, transit)
         error = await logged if isinstance(logged, Later) else logged
         return error or ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
 
@@ -288,7 +290,7 @@ class TransactionShard:
             return self._manager.certain()
         now_ms = self.runtime.now_ms()
         transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
-        return self._manager.commit(metadata, transit)
+        return self._manager.move(metadata, transit)
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -373,7 +375,7 @@ class TransactionShard:
             return
 
         # 2. Log Prepare*.
-        logged = self._manager.commit(metadata, transit)
+        logged = self._manager.move(metadata, transit)
         error = await logged if isinstance(logged, Later) else logged
         if error is not None:
             ended.reply(error)
@@ -381,14 +383,14 @@ class TransactionShard:
 
         # 3. It is committed. The outcome stands, whatever happens to the markers.
         self.statistics.ended[EndedBy.COMMITTED if commit else EndedBy.ABORTED] += 1
-        completion = self.begin(metadata)
+        completion = self.begin_completion(metadata)
         completed = completion.transit
         try:
             ended.reply(
                 ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID
             )
         finally:
-            self.send(completion)
+            self.send_markers(completion)
 
     async def fence_and_abort(
         self, metadata: TransactionMetadata, ended_by: EndedBy = EndedBy.FENCED
@@ -405,14 +407,14 @@ class TransactionShard:
             transit = self._prepare(metadata, PREPARE_ABORT, version)
         except KafkaError as refused:
             return refused.as_value()
-        logged = self._manager.commit(metadata, transit)
+        logged = self._manager.move(metadata, transit)
         error = await logged if isinstance(logged, Later) else logged
         if error is not None:
             if version < 2:
                 metadata.fail_epoch_fence()
             return error
         self.statistics.ended[ended_by] += 1
-        self.send(self.begin(metadata))
+        self.send_markers(self.begin_completion(metadata))
         return None
 
     def _prepare(
@@ -426,7 +428,7 @@ class TransactionShard:
 
     # ---- from Prepare* to Complete*
 
-    def begin(self, metadata: TransactionMetadata) -> Completion:
+    def begin_completion(self, metadata: TransactionMetadata) -> Completion:
         """Begin to complete a prepared transaction. The completion is pending from here on; nothing is sent yet."""
         transit = metadata.prepare_complete(self.runtime.now_ms())
         metadata.propose(transit.state, transit.producer_epoch)
@@ -441,7 +443,7 @@ class TransactionShard:
         self.completions[metadata.transactional_id] = completion
         return completion
 
-    def send(self, completion: Completion) -> None:
+    def send_markers(self, completion: Completion) -> None:
         """Send the markers. If nothing has to wait, the transaction is complete when this returns."""
         # 4. Write a marker to each partition.
         partitions = [*completion.metadata.partitions]
@@ -594,7 +596,7 @@ class TransactionShard:
             return
         for metadata in [*self._manager.transactions.values()]:
             if metadata.state in AWAITS_MARKERS:
-                self.send(self.begin(metadata))
+                self.send_markers(self.begin_completion(metadata))
 
     def unload(self) -> None:
         """Stop the shard, as its partition is gone or has another leader.

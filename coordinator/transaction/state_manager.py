@@ -527,7 +527,7 @@ class TransactionStateManager:
     # Each move runs to its end within the call that commits it, even if nobody waits for it. Otherwise it
     # could stay pending forever, or another one could overtake it.
 
-    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> Logged:
+    def move(self, metadata: TransactionMetadata, transit: TransitMetadata) -> Logged:
         """Propose a move, log it, and apply it once its record is committed.
 
         If it is illegal or can't be logged, it is taken back, and the error is for the client.

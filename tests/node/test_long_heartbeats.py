@@ -90,7 +90,7 @@ async def test_those_of_one_group_take_turns_and_another_group_waits_for_none(
     await held.let_go()
     assert told(two.receive(second)) == (Error.NONE, 2)  # the next assignment is due in a second
     assert node.groups.shard_of("g").groups.consumer["g"].epoch == 3
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_those_of_a_share_group_take_turns_as_well(
@@ -113,7 +113,7 @@ async def test_those_of_a_share_group_take_turns_as_well(
     while held.waiting:
         await held.let_go()  # anew, where states were initialized meanwhile
     assert told(two.receive(second))[0] is Error.NONE
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     assert {*node.groups.shard_of("g").groups.share["g"].members} == {"one", "two"}
 
 
@@ -131,7 +131,7 @@ async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: S
     await held.let_go()
     assert told(clients[3].receive(sent[3])) == (Error.NONE, 2)
     assert not held.waiting
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"m1", "m3"}
 
 
@@ -154,7 +154,7 @@ async def test_a_decision_is_made_anew_where_the_group_changes_meanwhile_but_not
     await held.let_go()
     await held.let_go()
     assert told(coming.receive(sent)) == (Error.NONE, 4), "the last leave was a target of its own"
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_who_is_under_way_while_leadership_is_lost_is_sent_elsewhere(node: Server, held: Held) -> None:
@@ -164,7 +164,7 @@ async def test_who_is_under_way_while_leadership_is_lost_is_sent_elsewhere(node:
     await held.let_go()
     assert told(one.receive(first))[0] is Error.NOT_COORDINATOR
     assert told(two.receive(second))[0] is Error.NOT_COORDINATOR
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_a_topic_that_comes_while_its_subscriber_s_heartbeat_is_decided_is_assigned(
@@ -246,7 +246,7 @@ async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_agai
     sent = one.send(beat("one", 2), 1)
     await held.let_go()
     assert told(one.receive(sent)) == (Error.NONE, 2)
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_no_more_waits_to_be_computed_than_somebody_waits_for(

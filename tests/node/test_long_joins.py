@@ -77,7 +77,7 @@ async def test_others_are_served_while_a_join_is_decided(node: Server, held: Hel
     assert synced.error_code == Error.NONE
     heartbeat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member)
     assert (await client.answer(heartbeat, 3)).error_code == Error.NONE
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_joins_and_heartbeats_of_a_group_take_turns(node: Server, held: Held) -> None:
@@ -89,7 +89,7 @@ async def test_joins_and_heartbeats_of_a_group_take_turns(node: Server, held: He
     await held.let_go()
     assert told(two.receive(second))[0] is Error.NONE
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"one", member, "two"}
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_who_hangs_up_before_it_is_decided_has_not_joined(node: Server, held: Held) -> None:
@@ -100,7 +100,7 @@ async def test_who_hangs_up_before_it_is_decided_has_not_joined(node: Server, he
     await held.let_go()
     assert end_of_offsets(node) == before
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"one"}
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_a_group_that_is_empty_by_then_is_joined_as_a_classic_one(node: Server, held: Held) -> None:
@@ -111,7 +111,7 @@ async def test_a_group_that_is_empty_by_then_is_joined_as_a_classic_one(node: Se
     member, generation = joined(client.receive(sent))
     assert generation == 1
     assert [*node.groups.shard_of("g").groups.classic["g"].members] == [member]
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_a_static_member_is_not_late_while_its_own_return_is_decided(node: Server, held: Held) -> None:
@@ -130,7 +130,7 @@ async def test_a_static_member_is_not_late_while_its_own_return_is_decided(node:
     group = node.groups.shard_of("g").groups.consumer["g"]
     assert group.static_members["instance"] == member
     assert owner not in group.members
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_who_is_refused_waits_for_nobody(node: Server, held: Held) -> None:

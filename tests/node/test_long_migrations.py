@@ -74,7 +74,7 @@ async def test_the_members_of_the_classic_group_are_served_meanwhile(node: Serve
     assert answer.message.error_code == Error.REBALANCE_IN_PROGRESS
     group = node.groups.shard_of("g").groups.consumer["g"]
     assert {*group.members} == {old.member, answer.message.member_id, "new"}
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_it_is_decided_anew_where_a_member_leaves_meanwhile(node: Server, old: Old) -> None:
@@ -98,7 +98,7 @@ async def test_of_two_at_once_the_second_joins_the_consumer_group(node: Server, 
     await old.held.let_go()
     assert told(two.receive(second))[0] is Error.NONE
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {old.member, "one", "two"}
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_a_group_stays_a_classic_one_where_the_client_hangs_up(node: Server, old: Old) -> None:
@@ -111,7 +111,7 @@ async def test_a_group_stays_a_classic_one_where_the_client_hangs_up(node: Serve
     assert (end_of_offsets(node), len(node.timers._queue)) == (before, timers)
     assert await lives(old.member, node) is Error.NONE
     assert [*group_of(node).members] == [old.member]
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 @pytest.mark.parametrize("is_led_again", [False, True])
@@ -135,4 +135,4 @@ async def test_nothing_comes_of_it_where_the_shard_is_given_up(
     assert end_of_offsets(node) == before
     if is_led_again:
         assert [*group_of(node).members] == [old.member]
-    assert not node.groups.deciding
+    assert not node.groups.undecided

@@ -72,7 +72,7 @@ async def test_others_are_served_while_it_is_decided(node: Server, held: Held) -
     await held.let_go()
     assert recorded(node) == {"t.": ["t1", "t2"]}
     assert end_of_offsets(node) == before + 2  # the expression, and the group's next epoch
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     assert not node.groups.unasked
 
 
@@ -99,7 +99,7 @@ async def test_heartbeats_that_are_long_wait_for_it_and_it_for_them(
     await held.let_go()
     assert told(three.receive(third))[0] is Error.NONE
     assert not held.waiting
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_it_is_decided_anew_where_the_group_changes_meanwhile(node: Server, held: Held) -> None:
@@ -126,7 +126,7 @@ async def test_nothing_comes_of_it_where_its_shard_is_given_up_meanwhile(
     await held.let_go()
     assert end_of_offsets(node) == before
     assert not held.waiting
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     if comes_back:
         assert recorded(node) == {}
         clock_of(node).advance_ms(1)
@@ -145,7 +145,7 @@ async def test_a_stop_waits_for_none_of_it(node: Server, held: Held) -> None:
     await matched(node)
     waiting = [*held.waiting]
     await node.stop()
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     assert not node.groups.unasked
     (compute, then), *_ = waiting
     then(compute(), None)  # too late
@@ -169,7 +169,7 @@ async def test_what_nobody_foresaw_is_logged_and_a_broken_invariant_stops_the_no
     assert [record.levelno for record in caplog.records if "is lost" in record.getMessage()] == [
         logging.ERROR
     ]
-    assert not node.groups.deciding
+    assert not node.groups.undecided
     assert not node.groups.shard_of("g").regexes.resolving
 
 
@@ -177,6 +177,6 @@ async def test_threads_decide_it(node: Server, held: Held, monkeypatch: pytest.M
     computing = ComputingThreads()
     monkeypatch.setattr(node.turns, "_computing", computing)
     await matched(node)
-    await until(lambda: not node.groups.deciding)
+    await until(lambda: not node.groups.undecided)
     assert recorded(node) == {"t.": ["t1", "t2"]}
     computing.stop()

@@ -64,7 +64,7 @@ async def test_those_of_one_streams_group_take_turns_and_another_group_waits_for
     await held.let_go()
     assert told(two.receive(second)) == (Error.NONE, 3)
     assert node.groups.shard_of("g").groups.streams["g"].epoch == 3
-    assert not node.groups.deciding
+    assert not node.groups.undecided
 
 
 async def test_who_hangs_up_meanwhile_has_joined_nothing(node: Server, held: Held) -> None:
@@ -73,4 +73,4 @@ async def test_who_hangs_up_meanwhile_has_joined_nothing(node: Server, held: Hel
     client.close()
     await held.let_go()
     assert node.groups.shard_of("g").groups.streams == {}
-    assert not node.groups.deciding
+    assert not node.groups.undecided

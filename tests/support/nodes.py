@@ -103,7 +103,7 @@ def check_nothing_waits(node: Server) -> None:
     """No fetch, no answer, no connection, no decision, no marker, and no request for its turn."""
     for partition in node.partitions.all():
         assert not partition.waiting, f"fetches still wait at {partition}"
-    assert not node.groups.deciding, f"{[*node.groups.deciding]} are still decided of"
+    assert not node.groups.undecided, f"{[*node.groups.undecided]} are still decided of"
     assert not node.turns._waiting, "requests still wait for a turn"
     assert not node.markers._rows, "markers still wait to be written"
     for listener in node.listeners.values():

@@ -312,7 +312,7 @@ class Groups:
     def heartbeat(
         self, member_id: str, generation: int, instance: str | None = None, *, group: str = "g"
     ) -> Error:
-        return self.shard.heartbeat(
+        return self.shard.classic_heartbeat(
             HeartbeatRequest(
                 group_id=group, member_id=member_id, generation_id=generation, group_instance_id=instance
             )

@@ -97,10 +97,12 @@ class Scene:
 
 QUESTIONS: dict[str, Callable[[Scene], Question]] = {
     "heartbeat": lambda scene: (
-        lambda shard: shard.heartbeat(HeartbeatRequest(group_id="g", member_id=scene.me, generation_id=1))
+        lambda shard: shard.classic_heartbeat(
+            HeartbeatRequest(group_id="g", member_id=scene.me, generation_id=1)
+        )
     ),
     "heartbeat of nobody": lambda scene: (
-        lambda shard: shard.heartbeat(HeartbeatRequest(group_id="g", member_id="?", generation_id=1))
+        lambda shard: shard.classic_heartbeat(HeartbeatRequest(group_id="g", member_id="?", generation_id=1))
     ),
     "leave": lambda scene: (
         lambda shard: shard.leave(

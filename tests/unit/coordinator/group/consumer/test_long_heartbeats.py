@@ -248,7 +248,7 @@ def test_a_member_is_not_late_while_a_heartbeat_of_its_own_waits_to_be_decided()
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("one")
     heartbeat, request = long(groups), said("one")
-    with groups.shard.deciding(request), groups.shard.deciding(request):
+    with groups.shard.member_waits(request), groups.shard.member_waits(request):
         heartbeat.decide()
         groups.runtime.pass_ms(100_000)
         assert heartbeat.settle() is not None
@@ -261,8 +261,8 @@ def test_a_member_is_not_late_while_a_heartbeat_of_its_own_waits_to_be_decided()
 def test_who_was_late_and_is_refused_is_late_once_nothing_of_it_waits() -> None:
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("one")
-    with groups.shard.deciding(said("one")):
-        with groups.shard.deciding(said("one")):
+    with groups.shard.member_waits(said("one")):
+        with groups.shard.member_waits(said("one")):
             groups.runtime.pass_ms(50_000)
         groups.runtime.pass_ms(50_000)
         assert "one" in groups.group.members
@@ -277,7 +277,7 @@ def test_who_has_to_give_up_something_is_not_late_before_it_is_heard() -> None:
     assert groups.beat("one", first.member_epoch, owned={"t": range(6)}).error_code == Error.NONE
     kept = {"t": groups.holds("one")}
     assert len(kept["t"]) == 3  # it has a minute to give up the others
-    with groups.shard.deciding(said("one")):
+    with groups.shard.member_waits(said("one")):
         for _ in range(9):
             groups.runtime.pass_ms(10_000)
             groups.beat("two", groups.group.members["two"].epoch)
@@ -319,7 +319,7 @@ def test_what_goes_wrong_is_told_unless_the_group_or_the_topics_changed_meanwhil
     def fail(*_: Any) -> None:
         raise RuntimeError("dictionary changed size during iteration")
 
-    heartbeats = groups.shard._heartbeats
+    heartbeats = groups.shard._consumer_heartbeats
     monkeypatch.setattr(heartbeats._steps.target, "take", fail)
     heartbeat = long(groups)
     heartbeat.decide()

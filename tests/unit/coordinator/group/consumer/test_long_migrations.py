@@ -292,7 +292,7 @@ def of_a_static_member() -> tuple[Consumers, str, str]:
 def test_a_static_member_of_a_classic_group_is_not_late_while_its_return_is_decided() -> None:
     groups, old, _ = of_a_static_member()
     request = joining(instance="i")
-    with groups.shard.deciding(request):
+    with groups.shard.member_waits(request):
         heartbeat = long(groups, request)
         heartbeat.decide()
         groups.runtime.pass_ms(2_000)
@@ -303,7 +303,7 @@ def test_a_static_member_of_a_classic_group_is_not_late_while_its_return_is_deci
 
 def test_it_is_late_once_nothing_of_it_waits() -> None:
     groups, old, second = of_a_static_member()
-    with groups.shard.deciding(joining(instance="i")):
+    with groups.shard.member_waits(joining(instance="i")):
         groups.runtime.pass_ms(2_000)
         assert {*groups.shard.groups.classic["g"].members} == {old, second}
     groups.runtime.pass_ms(RETRY_MS)

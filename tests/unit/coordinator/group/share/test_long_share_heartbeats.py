@@ -172,7 +172,7 @@ def test_what_can_not_be_written_changes_nothing() -> None:
 def test_who_waits_to_be_decided_is_not_late_before() -> None:
     sharers = Sharers()
     sharers.enter("one")
-    with sharers.shard.deciding(beat("one", 2)):
+    with sharers.shard.member_waits(beat("one", 2)):
         sharers.runtime.pass_ms(100_000)
         assert [*sharers.group.members] == ["one"]
     sharers.runtime.pass_ms(1_000)
