@@ -1,4 +1,4 @@
-"""What a connection is given to send, and why it may have to close instead; what is handed on as it came."""
+"""The answers that a connection sends, the errors that close it instead, and requests that are forwarded undecoded."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from storage.files import FileRange
 Chunk = bytes | bytearray | memoryview | FileRange
 
 Answer = list[Chunk] | None
-"""An answer's chunks; None where nothing is answered (acks=0)."""
+"""An answer's chunks; None if there is no answer (acks=0)."""
 
 WRITTEN_CHUNKS = (
-    1024  # what one system call takes (IOV_MAX); uvloop breaks off a connection that is given 2^20 and more
+    1024  # one system call takes as many (IOV_MAX); uvloop breaks a connection that gets 2^20 or more
 )
 
 
 class CloseConnectionError(Exception):
-    """The connection has to close and this is why: what the client sent can't be answered."""
+    """The connection has to close: the client's request can't be answered. The message says why."""
 
 
 class ForwardedRequest(NamedTuple):
-    """As it came, from its header on."""
+    """A request as it came, from its header on."""
 
     data: bytes
     body_at: int
 
     @property
     def body(self) -> memoryview:
-        """Behind its header."""
+        """The part behind the header."""
         return memoryview(self.data)[self.body_at :]
 
 
 class NotAdmittedError(Exception):
-    """What a client asked of a broker isn't for brokers to hand on."""
+    """Brokers may not forward a request of this API."""
 
 
 class PendingAnswer(Protocol):
     """The answer to a request that comes later."""
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """`then` is called once `take` has the answer, by whoever makes it."""
+        """Have `then` called once `take` has the answer. The code that makes the answer calls it."""
         ...
 
     def take(self) -> Answer | PendingAnswer:
-        """The answer, or what there is to wait for next. Raises what the request failed with."""
+        """The answer, or another one to wait for. Raises the error with which the request failed."""
         ...
 
     def abandon(self) -> None:
@@ -54,49 +54,49 @@ class PendingAnswer(Protocol):
 
 
 class Requests(Protocol):
-    """Who serves the frames (`broker.network.dispatch`)."""
+    """Serves the frames of connections (`broker.network.dispatch`)."""
 
     monotonic_s: Callable[[], float]
 
     def soon(self, then: Callable[[], object], /) -> None:
-        """`then` is called once what is at hand is done."""
+        """Call `then` once the present step is done."""
         ...
 
     def serve(self, connection: Any, frame: memoryview) -> Answer | PendingAnswer:
-        """Raises CodecError, CloseConnectionError where the connection has to close."""
+        """Serve a frame. Raises CodecError or CloseConnectionError if the connection has to close."""
         ...
 
     def held(self, connection: Any, frame: memoryview, took_s: float) -> None:
-        """Serving the frame took so long, which may be too long."""
+        """Report how long serving the frame took, which may be too long."""
         ...
 
     def is_of_many(self, frame: memoryview) -> bool:
-        """Whether the Produce in the frame has many topics and partitions."""
+        """True if the Produce in the frame has many topics and partitions."""
         ...
 
     def failed(self, connection: Any, error: BaseException) -> None:
-        """Serving a request ended with an error of ours."""
+        """Report that serving a request failed with an error of the broker."""
         ...
 
 
-# --- The bytes of frames: what the size in front of one may be where it is none, and chunks of answers --------
+# --- The bytes of frames: wrong sizes in front of them, and chunks of answers -----------------------------------
 
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
-"""A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such
-limit."""
+"""The longest request other than Produce. A few of its bytes become an object of some hundred; only Produce's records
+stay bytes. Kafka has no such limit."""
 
 MOST_PRODUCED = 30_000
-"""Topics and partitions of a Produce that is longer than 64 KiB."""
+"""Most topics and partitions of a Produce that is longer than 64 KiB."""
 
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 
 
 HTTP_STARTS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"))
-"""The first four bytes of a line of HTTP."""
+"""The first four bytes of an HTTP request."""
 
 
 def hint(size: int) -> str:
-    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
+    """What the four bytes of a wrong size look like: the beginning of TLS's hello, or of an HTTP request."""
     start = size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":
         return " (this looks like TLS, and the listener is plaintext)"
@@ -106,7 +106,7 @@ def hint(size: int) -> str:
 
 
 def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Fewer chunks of the same bytes: neighbours are joined, but for what is in a file or large by itself."""
+    """The same bytes in fewer chunks: neighbours are joined, except for ranges of files and large chunks."""
     fewer: list[Chunk] = []
     small = bytearray()
     for chunk in chunks:

@@ -2,10 +2,10 @@
 
 A `BufferedProtocol` receives into a buffer of its own, so that a Produce request is checked, patched and written
 to the log where the kernel put it. Kafka serves one request of a connection at a time and answers in order
-(`KafkaChannel.mute`); so do we, by not cutting the next frame before the answer to the last one is known.
+(`KafkaChannel.mute`). barnabas does the same: it doesn't cut the next frame before it knows the answer to the last one.
 
-Answers that are ready together leave in one write. What may keep a connection from serving stands in
-`broker.network.connection_states`.
+Answers that are ready together leave in one write. `broker.network.connection_states` lists what may keep a connection
+from serving.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Principal
 
 
-# --- The half of a connection that sends: answers in order, as its client takes them --------------------------
+# --- The sending half of a connection: answers in order, as fast as its client takes them ---------------------
 
 log = logging.getLogger("barnabas.connection")
 
@@ -53,7 +53,7 @@ WRITE_HIGH_WATER_BYTES = 64 * 1024  # a client that leaves more unread isn't ser
 
 
 class SendingSide(asyncio.BufferedProtocol):
-    """What a `Connection` is that sends. `_serve_if_free` is called once its client has read what it was sent."""
+    """The sending half of a `Connection`. It calls `_serve_if_free` once the client has read all answers."""
 
     __slots__ = (
         "_call_later",
@@ -79,9 +79,9 @@ class SendingSide(asyncio.BufferedProtocol):
         self._memory = memory
         self._requests = requests
         self._state = ConnectionState.SERVING
-        self._unsent: Unsent | None = None  # where answers lie in files and the socket takes no more at once
-        self._closes_because: str | None = None  # once nothing is unsent
-        self._is_closed = False  # by us: what has come is dropped
+        self._unsent: Unsent | None = None  # answers with ranges of files that the socket didn't take at once
+        self._closes_because: str | None = None  # why it closes once nothing is unsent
+        self._is_closed = False  # by this broker: requests that have come are dropped
         self._time = scheduler.time
         self._call_soon = scheduler.call_soon
         self._call_later = scheduler.call_later
@@ -90,7 +90,7 @@ class SendingSide(asyncio.BufferedProtocol):
         return f"{self.peer_host}:{self.peer_port}"
 
     def _serve_if_free(self) -> None:
-        """Nothing but a turn of others may keep it from being served."""
+        """Serve the next requests, unless other connections have their turn."""
         raise NotImplementedError
 
     def _happens(self, event: Event) -> Action:
@@ -100,7 +100,7 @@ class SendingSide(asyncio.BufferedProtocol):
         return action
 
     def unread_bytes(self) -> int:
-        """What is in memory of answers that the client hasn't read."""
+        """The bytes in memory of answers that the client hasn't read."""
         if self.transport is None:
             return 0
         unread_bytes = self.transport.get_write_buffer_size()
@@ -114,11 +114,11 @@ class SendingSide(asyncio.BufferedProtocol):
         if self._unsent is None or self._send_on():
             self._memory.answers.hold(self, 0)
             self._client_has_read()
-        else:  # not before: a client that takes a piece now and then would begin its time anew with each
+        else:  # only now: else each piece that a client takes now and then would give it new time
             self._memory.answers.hold(self, self.unread_bytes())
 
     def write_behind_unread(self, chunks: list[Chunk]) -> None:
-        """Write where its client may leave others unread: of what comes behind them the transport says nothing."""
+        """Write while the client may have left other answers unread: the transport reports nothing about more bytes."""
         self._write(chunks)
         if ConnectionState.UNREAD <= self._state < ConnectionState.GONE:
             self._memory.answers.hold(self, self.unread_bytes())
@@ -147,7 +147,7 @@ class SendingSide(asyncio.BufferedProtocol):
             self.transport.writelines(cast("list[bytes | bytearray | memoryview]", few))
 
     def _send_on(self) -> bool:
-        """Send what is unsent as far as the socket takes it; whether that was all."""
+        """Send what is unsent as far as the socket takes it. Returns True if that was all."""
         transport, unsent = self.transport, self._unsent
         if transport is None or unsent is None or transport.is_closing():
             return False
@@ -161,7 +161,7 @@ class SendingSide(asyncio.BufferedProtocol):
         except OSError as error:
             self.abort(f"its answer can't be read to the end: {error}")
             return False
-        except MemoryError:  # where it was can't be told
+        except MemoryError:  # nobody knows how much was sent
             self.abort("there is too little memory to send its answer")
             return False
         if progress is Sending.DONE:
@@ -171,7 +171,7 @@ class SendingSide(asyncio.BufferedProtocol):
                 self.close(self._closes_because)
             return True
         if progress is Sending.FULL:
-            # says so at once, and tells us as soon as all is taken
+            # the transport reports at once that it is full, and later when all is taken
             transport.set_write_buffer_limits(high=unsent.told_from_bytes)
         else:
             self._happens(Event.CLIENT_IS_SLOW)
@@ -184,7 +184,7 @@ class SendingSide(asyncio.BufferedProtocol):
             self._client_has_read()
 
     def close(self, reason: str) -> None:
-        """Close after what is already answered, with the reason logged."""
+        """Close once the answers so far are sent, and log the reason."""
         self._is_closed = True
         if self._unsent is not None and self._closes_because is None:
             self._closes_because = reason
@@ -193,16 +193,16 @@ class SendingSide(asyncio.BufferedProtocol):
             self.transport.close()
 
     def fail(self, error: BaseException) -> None:
-        """An error of our own: this connection can't go on; a broken invariant stops the broker."""
+        """Close after an error of the broker. A broken invariant stops the whole broker."""
         self._is_closed = True
         self._requests.failed(self, error)
         if self._unsent is not None:
             self._closes_because = "a request failed"
         elif self.transport is not None and not self.transport.is_closing():
-            self.transport.close()  # behind the answers to the requests before
+            self.transport.close()  # after the answers to earlier requests
 
     def hang_up(self) -> None:
-        """Close behind what is answered already."""
+        """Close once the answers so far are sent."""
         self._is_closed = True
         if self.transport is not None:
             self.transport.close()
@@ -216,20 +216,20 @@ class SendingSide(asyncio.BufferedProtocol):
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The half of a connection that receives: a buffer for the frame at hand, and the memory that it may take.
+# The receiving half of a connection: a buffer for the frame at hand, and the memory that it may take.
 
 _SIZE = struct.Struct(">i")
 _PRODUCE = bytes(2)  # as the api key
 _GONE = ConnectionState.GONE
 
-INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
-RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
-DECODED_TIMES = 16  # what a request takes as objects, in times of its bytes: more where its entries are tiny
+INITIAL_BUFFER_BYTES = 16 * 1024  # the buffer of each idle connection
+RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a larger buffer is released once its frame is served
+DECODED_TIMES = 16  # the objects of a request take so many times its bytes; more if its entries are tiny
 
-# A Produce is nearly all records, which stay where they are. What counts is its topics and partitions.
-PRODUCED_ENTRY_BYTES = 768  # of each, as objects, with what is answered to it
+# A Produce is nearly all records, which stay where they are. Only its topics and partitions count.
+PRODUCED_ENTRY_BYTES = 768  # the objects of each, and of its answer
 _SMALLEST_ENTRY = 3  # bytes of a request: a topic with neither a name nor partitions
-_ROOM_TO_PRODUCE = MOST_PRODUCED * PRODUCED_ENTRY_BYTES  # enough for any
+_ROOM_TO_PRODUCE = MOST_PRODUCED * PRODUCED_ENTRY_BYTES  # enough for any Produce
 
 
 def most_produced(size: int) -> int:
@@ -238,7 +238,7 @@ def most_produced(size: int) -> int:
 
 
 class ReceivingSide(SendingSide):
-    """What a `Connection` is that receives, beside that it sends."""
+    """The receiving half of a `Connection`."""
 
     __slots__ = (
         "_buffer",
@@ -256,22 +256,22 @@ class ReceivingSide(SendingSide):
     def __init__(self, requests: Requests, scheduler: Scheduler, memory: Memory) -> None:
         super().__init__(requests, scheduler, memory)
         self.reading_paused = False
-        self._held_bytes = 0  # of the memory for requests
-        self._object_bytes = 0  # of those, for what a request becomes
+        self._held_bytes = 0  # what it holds of the memory for requests
+        self._object_bytes = 0  # the part of it for the objects of a request
         self._waits_for_memory = False
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # where the next frame starts
         self._end = 0  # where the bytes received end
-        self._room_end = 0  # where they end if they fill what was given for them
+        self._room_end = 0  # where they would end if they filled the room that `get_buffer` gave
         self._pending: PendingAnswer | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room for more bytes: up to the end of the frame at hand, where that is known."""
+        """Room for more bytes: up to the end of the frame at hand, if that is known."""
         start, end = self._start, self._end
         if not end:
             self._room_end = len(self._buffer)
-            return self._view  # as most often: all that came before is served
+            return self._view  # the usual case: all that came before is served
         if end - start >= 4:
             frame_end = start + 4 + _SIZE.unpack_from(self._buffer, start)[0]
             if end < frame_end <= len(self._buffer):
@@ -285,11 +285,11 @@ class ReceivingSide(SendingSide):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of a request is there, and the rest is up to the client."""
+        """True if a part of a request has come, and the rest is up to the client."""
         return self._pending is None and self._state is not _GONE and self._end > self._start
 
     def _is_too_large(self, size: int) -> bool:
-        """Whether the frame at hand can be refused by its size alone, without any memory for it."""
+        """True if the frame at hand can be refused by its size alone, before it takes any memory."""
         return (
             size > MAX_CONTROL_REQUEST_BYTES
             and self._end - self._start >= 6
@@ -297,7 +297,7 @@ class ReceivingSide(SendingSide):
         )
 
     def _ask_for_room(self, transport: asyncio.Transport) -> None:
-        """Where the frame at hand needs a larger buffer and there is no memory for it, stop reading until there is."""
+        """If the frame at hand needs a larger buffer and there is no memory for it, stop reading until there is."""
         size = len(self._buffer)
         if self._end - self._start <= size // 2:
             return
@@ -312,10 +312,10 @@ class ReceivingSide(SendingSide):
         self._read_on()
 
     def _may_decode(self, size: int) -> bool:
-        """Whether there is memory for the objects that a request becomes, but for records; else it waits for that.
+        """True if there is memory for the objects of a request, records not counted. Else the connection waits for it.
 
-        Of a Produce it isn't known before, and with few partitions it is next to nothing: where there is room for the
-        most that there may be, it is decoded in this turn, and counted in this turn by `hold_produced`.
+        How much a Produce needs isn't known before it is decoded; with few partitions it is next to nothing. If there
+        is room for the largest possible Produce, it is decoded in this turn, and `hold_produced` then counts it.
         """
         requests = self._memory.requests
         if not self._buffer.startswith(_PRODUCE, self._start + 4):
@@ -339,9 +339,9 @@ class ReceivingSide(SendingSide):
         return False
 
     def _is_of_many(self, size: int) -> bool:
-        """Whether the Produce at hand has many entries, where memory is short."""
+        """True if the Produce at hand has many entries. This is asked only when memory is short."""
         if self._object_bytes or self._waits_for_memory:
-            return True  # as was seen before
+            return True  # it was found to have many before
         start = self._start + 4
         return self._requests.is_of_many(self._view[start : start + size])
 
@@ -351,7 +351,7 @@ class ReceivingSide(SendingSide):
         self._call_soon(self._may_serve)
 
     def hold_produced(self, entries: int) -> None:
-        """The Produce at hand has so many topics and partitions: they count until it is answered."""
+        """Count the memory for the topics and partitions (`entries`) of the Produce at hand until it is answered."""
         more_bytes = PRODUCED_ENTRY_BYTES * entries - self._object_bytes
         if more_bytes > 0:
             self._memory.requests.hold(self, more_bytes)
@@ -359,12 +359,12 @@ class ReceivingSide(SendingSide):
             self._object_bytes += more_bytes
 
     def _is_decoded_no_more(self) -> None:
-        """Neither the objects of the last request are held, nor a buffer of its own."""
+        """Release the memory for the objects of the last request, and for a larger buffer that is gone."""
         self._object_bytes = 0
         self._free(len(self._buffer) - INITIAL_BUFFER_BYTES)
 
     def _read_on(self) -> None:
-        """There is the memory that this has waited for."""
+        """Read on: the memory that it waited for is there."""
         self._waits_for_memory = False
         if self.transport is not None and not self.transport.is_closing() and not self.reading_paused:
             self.transport.resume_reading()
@@ -380,7 +380,7 @@ class ReceivingSide(SendingSide):
         self._serve_if_free()
 
     def shrink(self) -> None:
-        """Give back what is held for requests to come."""
+        """Give back memory that is held for future requests."""
         if self._pending is not None or self._state is _GONE or self._object_bytes:
             return
         size = self._room_for_what_is_left()
@@ -395,9 +395,9 @@ class ReceivingSide(SendingSide):
             self._memory.requests.free(self, freed_bytes)
 
     def _make_room(self) -> None:
-        """Move what is left of the bytes to the front, into a larger buffer where a frame needs it.
+        """Move the bytes that are left to the front, into a larger buffer if a frame needs it.
 
-        A buffer grows by doubling while a frame's bytes really arrive: its announced length alone allocates nothing.
+        A buffer doubles while a frame's bytes really arrive: its announced length alone allocates nothing.
         """
         left = self._end - self._start
         size = len(self._buffer)
@@ -419,7 +419,7 @@ class ReceivingSide(SendingSide):
         return size
 
     def _move_into(self, size: int) -> None:
-        """What is left, to the front of another buffer: requests before it may still be in use."""
+        """Move the bytes that are left to the front of another buffer: the old one may still be in use."""
         left = self._end - self._start
         fresh = bytearray(size)
         fresh[:left] = self._view[self._start : self._end]
@@ -438,35 +438,35 @@ class ReceivingSide(SendingSide):
 # --------------------------------------------------------------------------------------------------------------
 
 
-UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
+UNWRITTEN_BYTES = 1024 * 1024  # most bytes of answers that are gathered for one write
 
 _SERVING = ConnectionState.SERVING
 
 
 class Admitting(Protocol):
-    """Who accepted the connection (`broker.network.listener`)."""
+    """The listener that accepted the connection (`broker.network.listener`)."""
 
     name: str
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that it has let in."""
+        """The connections that it has let in."""
         ...
 
     def admit(self, connection: Connection) -> str | None:
-        """Why it has to close, where there are too many, which is logged then."""
+        """Count the connection. Returns and logs why it has to close, if there are too many."""
         ...
 
     def refused_sasl(self, client: str, mechanism: str) -> None:
-        """A client asks to sign in where nobody does: that is logged, now and then."""
+        """Log, now and then, that a client wants to sign in at a listener without SASL."""
         ...
 
     def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
-        """A client couldn't sign in: that is logged, now and then."""
+        """Log, now and then, that a client couldn't sign in."""
         ...
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """The connection is closed."""
         ...
 
 
@@ -493,19 +493,19 @@ class Connection(ReceivingSide):
         super().__init__(requests, scheduler, memory)
         self.listener = listener
         self.principal = ANONYMOUS
-        self.gate: SaslGate | None = None  # where clients have to sign in
+        self.gate: SaslGate | None = None  # if clients have to sign in
         self.is_encrypted = False
         self.client_software: tuple[str, str] | None = None
         self.when_lost: Callable[[], None] | None = None
-        """Called once it is gone, behind what it has left: of a share session that was opened on it."""
+        """Called once the connection is gone and its requests are done. Share sessions that it opened set this."""
         self._max_frame_bytes = memory.max_frame_bytes
-        self._throttle: Scheduled | None = None  # until it is over
-        self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
-        self._served_s = 0.0  # for so long its requests were, and nobody else in between
+        self._throttle: Scheduled | None = None  # the end of throttling, while it is throttled
+        self._next_turn: Scheduled | None = None  # set while it has frames and other connections go first
+        self._served_s = 0.0  # how long its requests were served with no other connection in between
         self._served_until_s = 0.0
-        self._has_ended = False  # the client's side
+        self._has_ended = False  # the client sends no more
         self._left_behind: LeftBehind | None = (
-            None  # while what a client that is gone has left is carried out
+            None  # set while requests of a client that has gone are carried out
         )
 
     # --- asyncio's side -------------------------------------------------------------------------------------
@@ -521,7 +521,7 @@ class Connection(ReceivingSide):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
-            # A client that breaks off is everyday. What else ends a connection by itself should not be.
+            # Clients that break off are everyday. Any other end of a connection should be rare.
             everyday = self.is_encrypted or isinstance(exc, ConnectionError | TimeoutError)
             level = logging.DEBUG if everyday else logging.WARNING
             log.log(level, "the connection of %s is lost: %s", self, exc)
@@ -541,7 +541,7 @@ class Connection(ReceivingSide):
         )
 
     def _is_over(self) -> None:
-        """Nothing is in work any more of what came. The buffer goes now, whoever still holds this."""
+        """No request is in work any more. Release the buffer, even if something still refers to this connection."""
         self._left_behind = None
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
@@ -553,7 +553,7 @@ class Connection(ReceivingSide):
             when_lost()
 
     def hang_up(self) -> None:
-        """Close behind what is answered already."""
+        """Close once the answers so far are sent."""
         super().hang_up()
         self._leave_nothing()
 
@@ -574,23 +574,23 @@ class Connection(ReceivingSide):
         elif self._end < self._room_end:
             self._serve()
             self._served_s = 0.0
-        else:  # and the loop reads on before it looks at others: libuv does, up to 32 times
+        else:  # the loop reads on before it looks at other sockets: libuv does, up to 32 times
             self._serve()
 
     def eof_received(self) -> bool:
-        """What the client has sent whole is served, and answered, before this closes. So it is in Kafka, which reads
-        on, and finds the end, once the requests before it are answered. Reading stays paused from now on."""
+        """Serve and answer the whole requests that the client has sent, then close. So does Kafka: it reads on, and
+        finds the end, once earlier requests are answered. Reading stays paused from now on."""
         self._has_ended = self.reading_paused = True
         is_busy = self._state is not _SERVING or self._next_turn is not None or self._waits_for_memory
-        return is_busy and not self.is_encrypted  # which asyncio would close all the same
+        return is_busy and not self.is_encrypted  # asyncio would close an encrypted one all the same
 
     # --- frames ---------------------------------------------------------------------------------------------
 
     def _serve(self, answered: list[Chunk] | None = None) -> None:
-        """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between.
+        """Serve every whole frame at hand until something prevents it; other connections get turns in between.
 
-        `answered`: what is written with their answers, and before them. (librdkafka leaves its first connection at the
-        first answer of Metadata: where the second comes a moment later, it asks anew, 50 ms on.)
+        `answered`: an answer that is written with theirs, and before them. (librdkafka leaves its first connection at
+        the first answer of Metadata: if the second comes a moment later, it asks again after 50 ms.)
         """
         if self.transport is None or self.transport.is_closing():
             return
@@ -602,7 +602,7 @@ class Connection(ReceivingSide):
         requests = self._requests
         frame = self._view
         began_s = requests.monotonic_s()
-        if began_s - self._served_until_s > IN_A_ROW_S:  # for others, or nobody had sent anything
+        if began_s - self._served_until_s > IN_A_ROW_S:  # meanwhile others were served, or nothing had come
             self._served_s = 0.0
         try:
             while self._state is _SERVING:
@@ -645,7 +645,7 @@ class Connection(ReceivingSide):
                         break  # that was all
                     waiting_bytes += sum(map(len, answer))
                     if waiting_bytes > UNWRITTEN_BYTES:
-                        # Now it shows whether the client reads: if it doesn't, `pause_writing` ends this loop.
+                        # This write shows whether the client reads: if it doesn't, `pause_writing` ends the loop.
                         self._write(out)
                         out, waiting_bytes = [], 0
                 else:
@@ -665,16 +665,16 @@ class Connection(ReceivingSide):
             return
         self._write(out)
         if self._start == self._end and not (self._held_bytes or self._pending or self.reading_paused):
-            self._start = self._end = 0  # nearly always: all is answered, and nothing was needed for it
+            self._start = self._end = 0  # the usual case: all is answered, and no memory is held
         else:
             self._go_on_receiving()
 
     def _has_had_its_turn(self) -> bool:
-        """Who is alone gives way to nobody, which costs a producer of large batches a hundredth."""
+        """A lone connection doesn't give way soon: that would cost a producer of large batches a hundredth."""
         return len(self.listener.connections) > 1 or self._served_s > TURN_S
 
     def _go_on_receiving(self) -> None:
-        """After serving: let go of what isn't needed any more, and see that what comes next can come."""
+        """After serving: release what isn't needed any more, and prepare to receive more."""
         if self._object_bytes and self._pending is None:
             self._is_decoded_no_more()
         if self._pending is None:
@@ -697,18 +697,18 @@ class Connection(ReceivingSide):
             self._ask_for_room(self.transport)
 
     def _bound_what_waits(self) -> None:
-        """What has come isn't served now. Until the next turn it is read on into the room that there is: to stop and to
-        begin again costs a producer of large batches a twelfth of what it sends."""
+        """Bytes that have come aren't served now. Until its next turn the connection reads on into the room that it
+        has: stopping and starting again costs a producer of large batches a twelfth of its throughput."""
         if self._state is not _SERVING or self._end == len(self._buffer):
             self._bound_backlog()
 
     def _let_others_in(self) -> None:
-        """The loop is yet to look at its sockets, behind what is called soon. Of those it would find this one first, as
-        one that had more to read before, and then whoever has sent something since: so it looks once without it."""
+        """The loop looks at its sockets after the callbacks that are due. It would find this socket first, since it had
+        more to read before, and then those that got bytes since. So it looks once without this one."""
         self._next_turn = self._memory.next_turns.wait(self._serve_on)
 
     def _serve_on(self) -> float:
-        """The turn is over that others were let in for. How long its requests take in this one."""
+        """Serve on, after other connections had their turn. Returns how many seconds that took."""
         self._next_turn = None
         self._served_s = 0.0
         self._serve_if_free()
@@ -719,7 +719,7 @@ class Connection(ReceivingSide):
             self._serve()
 
     def _answer_is_there(self) -> None:
-        """Called by who replies, in the middle of other work: what follows from it comes behind that."""
+        """Called in the middle of other work, by the code that replies. The answer is taken after that work."""
         self._requests.soon(self._answered)
 
     def _answered(self) -> None:
@@ -760,39 +760,37 @@ class Connection(ReceivingSide):
 
     @property
     def is_let_in(self) -> bool:
-        """Whether it was neither refused nor has to wait for that."""
+        """True if the connection is neither refused nor about to be."""
         return self._state is _SERVING and self.transport is not None and not self.transport.is_closing()
 
     def encrypted(self, transport: asyncio.Transport, principal: Principal) -> None:
-        """From now on all goes through this transport, and its client is whose certificate it has shown."""
+        """Use this encrypted transport from now on. `principal` is the client's, by its certificate."""
         self.is_encrypted = True
         self.transport = transport
         self.principal = principal
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def pass_through(self, gate: SaslGate, max_frame_bytes: int) -> None:
-        """Its client has to sign in first, with requests that are short."""
+        """Have the client sign in first, with requests of at most `max_frame_bytes`."""
         self.gate = gate
         self._requests = gate
         self._max_frame_bytes = max_frame_bytes
 
     def signed_in(self, principal: Principal, requests: Requests) -> None:
-        """Who it is, and who serves it from now on."""
+        """The client has signed in as `principal`; `requests` serves it from now on."""
         self.principal = principal
         self._requests = requests
         self._max_frame_bytes = self._memory.max_frame_bytes
 
     def answer_and_hang_up(self, answer: list[Chunk]) -> None:
-        """The last answer that it gets."""
+        """Send a last answer, and close."""
         self._write(answer)
         self.hang_up()
 
     def refuse_after(self, delay_ms: int) -> None:
         """Serve nothing, and close in a while: its address connects too often (KIP-612)."""
         self._happens(Event.THROTTLED)
-        self._throttle = self._call_later(
-            delay_ms / 1000, self.close, "its address makes connections too fast"
-        )
+        self._throttle = self._call_later(delay_ms / 1000, self.close, "its address connects too often")
 
     def _unmute(self) -> None:
         self._throttle = None

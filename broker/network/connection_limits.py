@@ -1,4 +1,4 @@
-"""How many connections there may be, in all and from one address."""
+"""Limits on the number of connections, in all and from one address."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ log = logging.getLogger("barnabas.listener")
 
 
 class ConnectionLimits:
-    """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`).
+    """Counts connections, in all and by address, against their limits (Kafka: `ConnectionQuotas`).
 
-    `unresolved`: the hosts that keep the overrides that were last wanted from being in force.
+    `unresolved`: the hosts because of which the latest overrides aren't in force.
     """
 
     def __init__(
@@ -27,8 +27,9 @@ class ConnectionLimits:
         names: HostNames,
         descriptors: int,
     ) -> None:
-        """Waits for the name service, where one of the overrides is by name. What is altered later waits beside the
-        loop, by `names`. `descriptors`: how many connections the process can have, whatever the settings say."""
+        """Waits for the name service if an override names a host. Later changes look names up beside the loop.
+
+        `descriptors`: how many connections the process can have, whatever the settings say."""
         self.unresolved: list[str] = []
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
@@ -44,10 +45,10 @@ class ConnectionLimits:
                 self._put_in_force(per_ip_overrides, names.waited_for(per_ip_overrides))
 
     def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
-        """The overrides are by host name or address. A name is looked up once, when it comes, and until then the
-        overrides stay as they were; so they do where one can't be resolved, all of them, as in Kafka.
+        """Change the limits. Overrides are by host name or address.
 
-        What is lower than before lets nobody in, and closes no connection that there is.
+        A new name is looked up once. Until it is resolved all overrides stay as they were. They stay so for good if a
+        name can't be resolved, as in Kafka. A lower limit keeps new connections out and closes none.
         """
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
@@ -62,7 +63,7 @@ class ConnectionLimits:
 
     def _put_in_force(self, overrides: Mapping[str, int], looked_up: Addresses) -> None:
         if overrides is not self._wanted:
-            return  # others are wanted since
+            return  # newer overrides have replaced these
         found = {host: self._resolved.get(host) or looked_up[host] for host in overrides}
         self.unresolved = [host for host, address in found.items() if address is None]
         if self.unresolved:
@@ -75,7 +76,7 @@ class ConnectionLimits:
         self._overrides = {self._resolved[host]: limit for host, limit in overrides.items()}
 
     def admit(self, host: str) -> str | None:
-        """Counts the connection in any case: `forget` follows when it is closed."""
+        """Count the connection; `forget` follows when it closes. Returns why it has to close now, or None."""
         self._count += 1
         self._by_ip[host] += 1
         limit = self._overrides.get(host, self.max_per_ip)

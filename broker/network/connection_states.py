@@ -1,9 +1,9 @@
-"""What keeps a connection from serving the next request, and what each event changes of it.
+"""The states of a connection: what keeps it from serving the next request, and how each event changes that.
 
-Up to three things hold a connection up, each of them by itself: the answer to its last request is still to come, its
-client is above a quota, or its client doesn't read what was answered (Kafka: `KafkaChannel.ChannelMuteState`). It
-serves where none does, and where it has neither had its turn nor waits for memory, which are the connection's own.
-`broker.network.connection` tells the events, and does what the table says.
+Three things can hold a connection up, each on its own: the answer to its last request is still to come, its client is
+above a quota, or its client doesn't read its answers (Kafka: `KafkaChannel.ChannelMuteState`). It serves if none of
+them does. The connection itself also stops after its turn, and while it waits for memory.
+`broker.network.connection` reports the events, and does what the table says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class ConnectionState(IntEnum):
-    """What a connection waits for."""
+    """The things that a connection waits for."""
 
     SERVING = 0
     ANSWERING = 1
@@ -22,27 +22,27 @@ class ConnectionState(IntEnum):
     ANSWERING_UNREAD = 5
     THROTTLED_UNREAD = 6
     ANSWERING_THROTTLED_UNREAD = 7
-    GONE = 8  # the client has hung up, or we have
+    GONE = 8  # the client or the broker has hung up
 
 
 class Event(IntEnum):
-    """What happens to a connection, other than that bytes come: those are served in SERVING alone."""
+    """The events of a connection. Arriving bytes aren't among them: they are served only in SERVING."""
 
-    ANSWER_PENDING = 0  # the request that was served is answered later
+    ANSWER_PENDING = 0  # the last request is answered later
     ANSWERED = 1
     THROTTLED = 2
     THROTTLE_OVER = 3
-    CLIENT_IS_SLOW = 4  # more is unread than the transport holds
+    CLIENT_IS_SLOW = 4  # the client has left more unread than the transport should hold
     CLIENT_HAS_READ = 5
     LOST = 6
 
 
 class Action(IntEnum):
-    """What follows."""
+    """What the connection has to do after an event."""
 
     NOTHING = 0
-    SERVE = 1  # what has come meanwhile
-    IMPOSSIBLE = 2  # a fault of ours
+    SERVE = 1  # serve requests that have come meanwhile
+    IMPOSSIBLE = 2  # the broker has a bug
 
 
 _S, _E = ConnectionState, Event
@@ -70,7 +70,7 @@ TRANSITIONS: dict[ConnectionState, dict[Event, tuple[ConnectionState, Action]]] 
     _S.THROTTLED: {
         _E.ANSWER_PENDING: (_S.THROTTLED, _IMPOSSIBLE),
         _E.ANSWERED: (_S.THROTTLED, _IMPOSSIBLE),
-        _E.THROTTLED: (_S.THROTTLED, _NOTHING),  # for as long as the later one says
+        _E.THROTTLED: (_S.THROTTLED, _NOTHING),  # the later throttle time counts
         _E.THROTTLE_OVER: (_S.SERVING, _SERVE),
         _E.CLIENT_IS_SLOW: (_S.THROTTLED_UNREAD, _NOTHING),
         _E.CLIENT_HAS_READ: (_S.THROTTLED, _NOTHING),

@@ -1,4 +1,4 @@
-"""What a handler knows of the request besides its body."""
+"""The context of a request: all that a handler knows beside its body."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    """One request: who sent it, and by which header."""
+    """One request's sender and header."""
 
     is_forwarded = False
-    """Whether a broker handed it on, whose connection it came by."""
+    """True if a broker forwarded it. It then came by that broker's connection."""
 
     __slots__ = (
         "api_key",
@@ -40,22 +40,22 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.computed_s = 0.0  # in its name, in threads beside the loop
-        self.is_between_nodes = False  # as its handler finds: no quota of requests holds
+        self.computed_s = 0.0  # time that threads beside the loop have spent on it
+        self.is_between_nodes = False  # set by its handler: no request quota applies
 
     def __str__(self) -> str:
-        """Which API in which version."""
+        """The API and its version."""
         api = APIS.get(self.api_key)
         return f"{self.api_key if api is None else api.name} v{self.api_version}"
 
     @property
     def sender(self) -> str:
-        """Who sent it, as the end of a text."""
+        """The client, as the end of a sentence in the log."""
         return f" of {self.connection} client {self.client_id}"
 
     @property
     def principal(self) -> Principal:
-        """Who sent it."""
+        """The principal that sent it."""
         return self.connection.principal
 
     @property
@@ -64,7 +64,7 @@ class RequestContext:
         return self.connection.peer_host
 
     def mute(self, throttle_ms: int) -> None:
-        """Its sender is throttled for so long (KIP-219)."""
+        """Throttle the sender for so long (KIP-219)."""
         self.connection.mute(throttle_ms)
 
     @property

@@ -1,7 +1,7 @@
 """From a frame to its handler and back to bytes.
 
-Which APIs there are and in which versions stands in `protocol.apis`; which of them are served, in
-`broker.handlers.HANDLERS`. ApiVersions, this dispatch and the table in the docs derive from these two.
+`protocol.apis` lists all APIs and their versions, `broker.handlers.HANDLERS` those that are served. ApiVersions, this
+dispatch and the table in the docs derive from these two.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 
 PRODUCE_KEY = 0
 
-# One object instead of some dozens, where many answers wait together. A larger one is joined with its neighbours when
-# it is written, if at all, and needs no copy before.
+# Small answers are joined into one object instead of some dozens, since many may wait together. A larger one is joined
+# with its neighbours when it is written, if at all, and needs no copy before.
 JOINED_CHUNKS_BYTES = 4 * 1024
 
-# Topics, and partitions of one, of an answer that is encoded in passing.
+# Topics, and partitions of one topic, of an answer that is encoded within the present turn.
 SHORT_TOPICS = 20
 SHORT_PARTITIONS = 1_000
 
-# Size, correlation id, and in a flexible version that there are no tagged fields.
+# Size, correlation id and, in a flexible version, the empty list of tagged fields.
 SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iix")
 _SIZE_BYTES = 4  # the size doesn't count itself
@@ -91,7 +91,7 @@ class Route:
     )
 
     def __init__(self, api_key: int, api_version: int, handlers: Mapping[int, str] = HANDLERS) -> None:
-        """`handlers`: the names of their modules, by api key."""
+        """`handlers`: the names of the handlers' modules, by api key."""
         api = APIS[api_key]
         self._request = api.request
         self.api_version = api_version
@@ -104,9 +104,9 @@ class Route:
         kinds = {field.name: field.kind for field in api.response.FIELDS}
         self.has_lists = "array" in kinds.values()
         self.structs = tuple(name for name, kind in kinds.items() if kind == "struct")
-        """Where an answer may have lists, unless it is null."""
+        """Fields that are structs: these may have lists, unless they are null."""
         self.short_bytes = 0
-        """The answer to a request of no more bytes is short, whatever it says."""
+        """A request of at most so many bytes has a short answer in any case."""
         if not self.has_lists and not self.structs:
             self.short_bytes = sys.maxsize
         elif self.shape is not None and self.shape.is_of_request:
@@ -114,19 +114,19 @@ class Route:
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
         self.handle_in_pieces: Callable[[RequestContext, Any], Any] = module.handle
-        """For a request of many entries, which is one request to its observers, too."""
+        """The handler of a request with many entries. Observers see it as one request."""
         self.needs(None)
         self.head = (
             SIZE_AND_CORRELATION_ID if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
         )
 
     def needs(self, need: Need | None) -> None:
-        """What a request waits for before it is handled, if for anything."""
+        """Set what requests wait for before they are handled, if for anything."""
         self.need = need
         self.internal_topic = None if need is None else need.internal_topic
 
     def _encode_first(self, response: Any, chunks: list[Any]) -> None:
-        """Encoders take 2 ms to compile, so that each is once it is needed."""
+        """Compile the encoder at the first answer: that takes 2 ms."""
         self.encode = cast("Callable[[Any, list[Any]], None]", encoder(self.response, self.api_version))
         self.encode(response, chunks)
 
@@ -138,7 +138,7 @@ class Route:
         return encoder_in_steps(self.response, self.api_version)(response, chunks)
 
     def is_short(self, response: Any) -> bool:
-        """Whether the answer is surely encoded in passing: one without lists, or of few topics and partitions."""
+        """True if the answer surely fits into the present turn: it has no lists, or few topics and partitions."""
         shape = self.shape
         if shape is None:
             for name in self.structs:
@@ -155,16 +155,16 @@ class Route:
 
 
 class _Shape(NamedTuple):
-    """Where topics, and partitions of one, stand in an answer that has no other lists."""
+    """The names of the lists of topics and partitions in an answer that has no other lists."""
 
     topics: str
     partitions: str
     last_version: int = LATEST
     is_of_request: bool = True
-    """Whether there are no more of them than the request has."""
+    """True if the answer has no more of them than the request."""
 
 
-# By the names of APIs: of those that are asked again and again.
+# By API, for those that clients call again and again.
 _SHAPES = {
     "Produce": _Shape("responses", "partition_responses"),
     "Fetch": _Shape("responses", "partitions", is_of_request=False),
@@ -178,14 +178,15 @@ _SHAPES = {
 def frame_answer(
     route: Route, correlation_id: int, response: Any, encoded: list[Chunk] | None = None
 ) -> Answer:
-    """A response as chunks: size, header, body; a small one is a single chunk. `encoded`: its body, behind a chunk for
-    the header, where it is encoded already."""
+    """A response as chunks: size, header, body; a small one is a single chunk.
+
+    `encoded`: a chunk for the header and the body behind it, if it is encoded already."""
     chunks: list[Chunk] = [b""] if encoded is None else encoded
     if encoded is None:
         try:
             route.encode(response, chunks)
         except CodecError as error:
-            raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
+            raise RuntimeError(f"an answer can't be encoded: {error}") from error
     head = route.head
     size = sum(map(len, chunks)) + head.size
     chunks[0] = head.pack(size - _SIZE_BYTES, correlation_id)
@@ -194,14 +195,14 @@ def frame_answer(
     try:
         return [b"".join(chunks)]  # type: ignore[arg-type]
     except TypeError:
-        # The end of a range of a file is among them. To ask for one before would cost every answer.
+        # A chunk is a range of a file. Looking for one first would slow down every answer.
         return chunks
 
 
 async def framed_in_steps(
     route: Route, correlation_id: int, response: Any, turn_is_over: Callable[[], bool]
 ) -> Answer:
-    """The same for an answer that may be long."""
+    """As `frame_answer`, in turns, for an answer that may be long."""
     chunks: list[Chunk] = [b""]
     done = 1
     try:
@@ -211,30 +212,30 @@ async def framed_in_steps(
             if turn_is_over():
                 await turn()
     except CodecError as error:
-        raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
+        raise RuntimeError(f"an answer can't be encoded: {error}") from error
     return frame_answer(route, correlation_id, response, chunks)
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The route of a request that goes to the controller as it came, and of its answer, which the client gets as it is.
+# The route of a request that goes to the controller as it came. The client gets the controller's answer as it is.
 
 _CORRELATION_ID_BYTES = 4
 
 
 class ForwardedRoute(Route):
-    """Nothing is decoded, or encoded."""
+    """The route of forwarded requests: it decodes and encodes nothing."""
 
     __slots__ = ()
 
     def __init__(
         self, api_version: int, forward: Callable[[Any, ForwardedRequest], Any], response: type[Any]
     ) -> None:
-        """`response` is what `forward` answers with: it has `data`, the answer from its header on."""
+        """`response`: the class of what `forward` returns. Its `data` is the answer from its header on."""
         self.api_version = api_version
         self.decode = _whole
         self.encode = _as_it_is
         self.handle = forward
-        self.needs(None)  # of this node
+        self.needs(None)  # it needs nothing of this node
         self.response = response
         self.entries = None
         self.has_lists = False
@@ -249,7 +250,7 @@ class ForwardedRoute(Route):
 
 
 def _whole(frame: memoryview, pos: int, end: int) -> tuple[ForwardedRequest, int]:
-    """The receive buffer is used again."""
+    """The request, copied: the receive buffer is used again."""
     return ForwardedRequest(bytes(frame[:end]), pos), end
 
 
@@ -258,11 +259,11 @@ def _as_it_is(response: Any, chunks: list[Any]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Requests that aren't handled yet: what they are is still being found out, or they have come too early.
+# Requests that aren't handled yet: they are still being decoded, or they have come too early.
 
 
 class Handles(Protocol):
-    """The dispatcher, for a request that comes back to it."""
+    """The dispatcher, as seen by a request that comes back to it."""
 
     monotonic_s: Callable[[], float]
 
@@ -277,12 +278,12 @@ class Handles(Protocol):
         ...
 
     def handle_unanswered(self, request: DecodingRequest | EarlyRequest, connection: Connection) -> None:
-        """Its client has hung up."""
+        """Handle a request whose client has hung up."""
         ...
 
 
 class DecodingRequest:
-    """A request that is decoded in steps. What a client has sent whole is handled even where it hangs up then."""
+    """A request that is decoded in steps. It is handled even if the client hangs up meanwhile: it was sent whole."""
 
     __slots__ = ("_context", "_dispatcher", "_frame_bytes", "_later", "_route")
 
@@ -312,8 +313,9 @@ class DecodingRequest:
 
 
 class EarlyRequest:
-    """A request that waits for what this node is getting ready for. Where its client hangs up it is never handled, as
-    if it had been refused, but for a Produce."""
+    """A request that waits until this node is ready for it.
+
+    If the client hangs up, it is never handled, as if it had been refused. Only a Produce is handled all the same."""
 
     __slots__ = (
         "_began_s",
@@ -367,12 +369,13 @@ class EarlyRequest:
 
 log = logging.getLogger("barnabas.dispatch")
 
-LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decoded in some milliseconds
+LONG_FRAME_BYTES = 64 * 1024  # to decode a longer frame may take more than some milliseconds
 
 
 def with_ports(handle: Callable[..., Any], node: Any) -> Callable[[RequestContext, Any], Any]:
-    """The handler of a node: what it returns is the response, or a `Later` of one that has to wait. A coroutine goes on
-    in the node's turns."""
+    """The handler, bound to a node. It returns the response, or a `Later` if that has to wait.
+
+    A coroutine goes on in the node's turns."""
     if iscoroutinefunction(handle):
         turns: Turns = node.turns
         return turns.driver(handle, node)
@@ -380,7 +383,7 @@ def with_ports(handle: Callable[..., Any], node: Any) -> Callable[[RequestContex
 
 
 class PendingRequest:
-    """A request that is handled and not answered yet: an `answers.PendingAnswer`."""
+    """A request that is being handled and isn't answered yet (`answers.PendingAnswer`)."""
 
     __slots__ = ("_dispatcher", "context", "frame_bytes", "handled_s", "later", "route")
 
@@ -399,17 +402,17 @@ class PendingRequest:
         self.context = context
         self.later = later
         self.frame_bytes = frame_bytes
-        self.handled_s = handled_s  # how long the handler took, where that is charged for
+        self.handled_s = handled_s  # how long the handler took, if a quota counts it
 
     def when_answered(self, then: Callable[[], None]) -> None:
         self.later.when_answered(then)
 
     def take(self) -> Answer | EncodingAnswer:
-        """The answer's chunks. Raises what the request failed with, and what encoding it does."""
+        """The answer's chunks. Raises the error of the request, or of encoding its answer."""
         return self._dispatcher.finish(self)
 
     def abandon(self) -> None:
-        """The client has hung up. What changes something goes on, and must not fail unnoticed."""
+        """The client has hung up. A request that changes something goes on; if it fails, that is logged."""
         self.later.abandon(partial(_failed_unheard, self._dispatcher, self.context.connection))
 
 
@@ -433,11 +436,11 @@ class EncodingAnswer:
 
 
 Interposing = Callable[[int, "Handle", "Dispatcher"], "Handle"]
-"""By api key and handler, the handler that stands in its place."""
+"""Takes an api key and its handler, and returns the handler to use in its place."""
 
 
 class Dispatcher:
-    """Serves requests of any connection."""
+    """Serves the requests of all connections."""
 
     def __init__(
         self,
@@ -451,9 +454,9 @@ class Dispatcher:
         early_requests: EarlyRequests | None,
         handlers: Mapping[int, str] = HANDLERS,
     ) -> None:
-        """`node`: whose attributes are the ports of handlers, by their names. `forwarding`: the way to another node
-        that decides what controllers decide. `early_requests`: those that wait before they are handled, if
-        any do. `handlers`: of the APIs that are served."""
+        """`node`: its attributes are the handlers' ports, by name. `forwarding`: the way to the controller, if that is
+        another node. `early_requests`: requests that wait before they are handled, if any do. `handlers`: those of the
+        served APIs."""
         self.monotonic_s = clock.monotonic_s
         self.soon = turns.soon
         self._node = node
@@ -470,7 +473,7 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
-        """One request's answer, where the handler knows it.
+        """The answer to one request, or one that is still to come.
 
         Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
         """
@@ -508,7 +511,7 @@ class Dispatcher:
         return EarlyRequest(self, early, route, context, request, waiting, frame_bytes)
 
     def handle_unanswered(self, request: DecodingRequest | EarlyRequest, connection: Connection) -> None:
-        """Its client has hung up."""
+        """Handle a request whose client has hung up."""
         try:
             answer = request.take()
         except (CodecError, CloseConnectionError):
@@ -522,19 +525,20 @@ class Dispatcher:
     def serve_forwarded(
         self, sender: Sender, data: memoryview, admitted: Container[int]
     ) -> Answer | PendingAnswer:
-        """As `serve`, of a client that is connected elsewhere: `data` is its request from the header on, of an API that
-        is `admitted`, else NotAdmittedError. Raises as `serve`. The client is told for how long it is throttled, by
-        who handed it on."""
+        """As `serve`, for a client of another broker, which forwards its request: `data`, from the header on.
+
+        The broker tells the client for how long it is throttled. Raises as `serve`, and NotAdmittedError if the API
+        isn't `admitted`."""
         size = len(data)
         header = decode_request_header(data, 0, size)
         if header.api_key not in APIS:
             raise CodecError(f"there is no API of key {header.api_key}")
         if header.api_key not in admitted:
-            raise NotAdmittedError(f"api key {header.api_key} isn't handed on")
+            raise NotAdmittedError(f"brokers don't forward api key {header.api_key}")
         route = self._routes.get(header.api_key << 16 | header.api_version & 0xFFFF)
         if route is None:
             route = self._route(header.api_key, header.api_version)
-            assert route is not None  # but for ApiVersions
+            assert route is not None  # only ApiVersions may have none
         context = sender.context(header)
         if size < LONG_FRAME_BYTES:
             return self.handle(route, context, route.decode(data, header.body_pos, size)[0], size)
@@ -544,15 +548,16 @@ class Dispatcher:
         return DecodingRequest(self, route, context, decoded, size)
 
     def is_of_many(self, frame: memoryview) -> bool:
-        """Whether the Produce in the frame has many topics and partitions: it is decoded as far as one step goes, and
-        let go of. Nonsense has none."""
+        """True if the Produce in the frame has many topics and partitions.
+
+        This decodes one step and drops the result. A frame that makes no sense has none."""
         size = len(frame)
         try:
             api_key, api_version, _, _, body_pos = decode_request_header(frame, 0, size)
             route = self._routes.get(api_key << 16 | api_version & 0xFFFF) or self._route(
                 api_key, api_version
             )
-            assert route is not None  # but for ApiVersions
+            assert route is not None  # only ApiVersions may have none
             route.decode_in_steps(frame, body_pos).send(None)
         except (CodecError, CloseConnectionError):
             return False
@@ -563,7 +568,7 @@ class Dispatcher:
     def handle(
         self, route: Route, context: RequestContext, request: Any, frame_bytes: int
     ) -> Answer | PendingAnswer:
-        """The answer to a request that is decoded. Raises CloseConnectionError."""
+        """The answer to a decoded request. Raises CloseConnectionError."""
         quotas = self._quotas
         began_s = self.monotonic_s() if quotas.enforced else 0.0
         entries = route.entries
@@ -591,7 +596,7 @@ class Dispatcher:
         return EncodingAnswer(framed) if isinstance(framed, Later) else framed
 
     def finish(self, pending: PendingRequest) -> Answer | EncodingAnswer:
-        """The answer that has come, charged for and encoded. Raises what the request failed with."""
+        """The answer that has come, charged to quotas and encoded. Raises the error of the request."""
         response = pending.later.result()
         if self._quotas.enforced:
             began_s = self.monotonic_s() - pending.handled_s - pending.context.computed_s
@@ -610,7 +615,7 @@ class Dispatcher:
         return answer
 
     def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
-        """Serving the request in the frame took so long, whatever came of it."""
+        """Report how long the request in the frame held the loop, if that was too long."""
         if took_s <= LONGEST_HOLD_S:
             return
         try:
@@ -628,7 +633,7 @@ class Dispatcher:
         charge(self._quotas, context, response, frame_bytes, handling_s, self._now_ms())
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
-        """The route of an API's version; None for ApiVersions of a version that isn't known."""
+        """The route of an API's version; None for ApiVersions in an unknown version."""
         api = APIS.get(api_key)
         if api is None or api_key not in self._handlers:
             raise CloseConnectionError(f"api key {api_key} is not served")
@@ -660,7 +665,7 @@ class Dispatcher:
     def _surrounded(
         self, handle: Handle, api: Api, api_version: int, observer: Observer | None = None
     ) -> Handle:
-        """The handler, with the faults of a test next to it, a line in the log around them, and counts around all."""
+        """The handler, wrapped from inside out: in the faults of a test, in the request log, in the metrics."""
         if self._interposed is not None:
             handle = self._interposed(api.key, handle, self)
         if observer is not None:
@@ -678,22 +683,22 @@ class Dispatcher:
         return self._turns.answer(steps, context, to_the_end=entries.changes)
 
     def count(self, counted: Counted) -> None:
-        """Each request is counted from now on."""
+        """Count each request from now on."""
         self._counted = counted
         self._routes.clear()
 
     def interpose(self, interposed: Interposing | None) -> None:
-        """From now on each handler is what this makes of it, below those that observe it."""
+        """Replace each handler by what this returns, from now on. Observers stay around it."""
         self._interposed = interposed
         self._routes.clear()
 
     def frame(self, context: RequestContext, response: Any) -> list[Chunk]:
-        """The bytes of an answer; those that lie in files as ranges of them."""
+        """The chunks of an answer. Bytes in files are ranges of these."""
         route = self._routes[context.api_key << 16 | context.api_version]
         return frame_answer(route, context.correlation_id, response) or []
 
     def forwarded(self, context: RequestContext, response: Any) -> Any:
-        """The answer as one that the controller has made."""
+        """The answer in the form of one that the controller has sent."""
         assert self._forwarding is not None
         version = context.api_version
         tags = b"\0" if APIS[context.api_key].response_header_version(version) else b""
@@ -701,11 +706,11 @@ class Dispatcher:
         return self._forwarding.answer_type(head + bytes(encode(response, version)))
 
     def log_levels_altered(self) -> None:
-        """Requests are logged from now on, or aren't any more."""
+        """Make the routes anew: the request log may have been turned on or off."""
         self._routes.clear()
 
     def _unsupported_api_versions(self, correlation_id: int) -> Answer:
-        """KIP-511: a version that isn't known is answered in version 0, with the range that is."""
+        """The answer to ApiVersions in an unknown version: in version 0, with the known range (KIP-511)."""
         from broker.handlers.api_versions import unsupported_version
 
         return frame_answer(self._route_of_version_0(), correlation_id, unsupported_version())
@@ -716,8 +721,9 @@ class Dispatcher:
         return route
 
     def failed(self, connection: Connection, error: BaseException) -> None:
-        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us. No
-        other does: a request that a handler stumbles over must not be able to end the broker."""
+        """Log that a request failed with an error of the broker. Its connection closes.
+
+        Only a broken invariant stops the broker: a request that a handler stumbles over must not end it."""
         if isinstance(error, KafkaError | OSError | MemoryError):  # the disk or the memory, not the program
             log.error("a request of %s failed: %s", connection, error or type(error).__name__)
             return

@@ -1,4 +1,4 @@
-"""The addresses that a node has bound, and those that its clients are told (Kafka: `advertised.listeners`)."""
+"""The addresses that a node binds, and those that it advertises to clients (Kafka: `advertised.listeners`)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from broker.environment.network import Bound, Network
 
 
-# --- Host names to addresses, for limits that a user sets by either -------------------------------------------
+# --- Looking up host names, for limits that a user sets by name or address -------------------------------------
 
 log = logging.getLogger("barnabas.server")
 
 Addresses = Mapping[str, str | None]
-"""By host, None where it can't be resolved."""
+"""The address of each host; None if it can't be resolved."""
 
 
 AT_ONCE = 100
-"""So many addresses are gone through in one turn of the loop, at some 10 µs each."""
+"""Addresses that one turn of the loop goes through, at some 10 µs each."""
 
 
 class HostNames:
@@ -39,21 +39,20 @@ class HostNames:
     __slots__ = ("_computing", "_names")
 
     def __init__(self, names: Names, computing: Computing | None = None) -> None:
-        """Without `computing` whoever asks waits."""
+        """Without `computing` a look-up blocks its caller."""
         self._names = names
         self._computing: Computing = computing or ComputingAtOnce()
 
     def waited_for(self, hosts: Iterable[str]) -> Addresses:
-        """The addresses of all, for a start, which can't go on without: it waits for the name service."""
+        """The addresses of all hosts. This blocks until the name service has answered; only a start may do that."""
         return {host: self._names.address_of(host) for host in hosts}
 
     def look_up(
         self, hosts: Iterable[str], asker: Asker | None = None, most_names: int | None = None
     ) -> Later[Addresses]:
-        """The addresses of all, in this call where they are few and no name service has to be asked. Who asked for
-        many may abandon it.
+        """The addresses of all hosts: within this call if they are few and need no name service. It can be abandoned.
 
-        Of what is no address `most_names` are looked up; the others aren't among those that are answered.
+        At most `most_names` host names are looked up; the result leaves out the others.
         """
         look_up = _LookUp(hosts, self._names, self._computing, asker, most_names)
         look_up.go_on()
@@ -61,7 +60,7 @@ class HostNames:
 
 
 class _LookUp:
-    """One name at a time, so that those who ask for many take turns with others."""
+    """Looks up one name at a time, so that a request with many takes turns with others."""
 
     def __init__(
         self,
@@ -84,12 +83,12 @@ class _LookUp:
         self._is_going_on = False
 
     def _end(self) -> None:
-        """Nobody wants to know any more."""
+        """The caller has abandoned it."""
         self._is_wanted = False
         self._hosts = iter(())
 
     def go_on(self) -> None:
-        if self._is_going_on:  # told in the same call: the loop below goes on
+        if self._is_going_on:  # the result came within the same call: the loop below goes on
             return
         self._is_going_on = True
         done = 0
@@ -100,7 +99,7 @@ class _LookUp:
                     self.addresses.reply(self._found)
                 return
             done += 1
-            if done > AT_ONCE or not self._is_done_at_once(host):  # others are served meanwhile
+            if done > AT_ONCE or not self._is_done_at_once(host):  # other requests are served meanwhile
                 done = 0
                 self._awaited = host
                 self._computing(Outside(partial(self._address_of, host)), self._told, self._asker)
@@ -114,7 +113,7 @@ class _LookUp:
         return True
 
     def _address_of(self, host: str) -> str | None:
-        """Called beside the loop, for one at a time. Raises LookupError for a name that isn't looked up."""
+        """Called beside the loop, one host at a time. Raises LookupError for a name beyond the limit."""
         try:
             return self._names.address_at_once(host)
         except LookupError:
@@ -145,7 +144,7 @@ Address = tuple[str, int]
 
 
 class BoundEndpoint:
-    """The address of one listener. Who connects waits until it is served."""
+    """The address of one listener. Clients that connect wait until they are served."""
 
     __slots__ = ("_advertised", "bound", "host", "name", "port", "security_protocol")
 
@@ -159,9 +158,9 @@ class BoundEndpoint:
 
     @property
     def advertised(self) -> Address | None:
-        """What clients are told, None where they aren't told of this listener.
+        """The address that clients get; None if this listener isn't advertised.
 
-        A configured port 0 stands for the one that was bound.
+        A configured port 0 means the port that was bound.
         """
         if self._advertised is None:
             return None
@@ -170,13 +169,13 @@ class BoundEndpoint:
 
     @property
     def text(self) -> str:
-        """What is advertised, or else what is bound, as host:port: IPv6 addresses in brackets."""
+        """The advertised address, or else the bound one, as host:port. IPv6 addresses are in brackets."""
         host, port = self.advertised or (self.host, self.port)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Endpoints:
-    """Those of all listeners of a node."""
+    """The endpoints of all listeners of a node."""
 
     def __init__(self, all_bound: Sequence[BoundEndpoint]) -> None:
         self._by_listener = {endpoint.name: endpoint for endpoint in all_bound}
@@ -185,12 +184,12 @@ class Endpoints:
         return iter(self._by_listener.values())
 
     def advertised(self, listener_name: str) -> Address | None:
-        """What a client of this listener is told to connect to; None where it isn't advertised."""
+        """The address that clients of this listener get; None if it isn't advertised."""
         return self._by_listener[listener_name].advertised
 
     def all_advertised(self) -> Iterator[tuple[str, str, int, int]]:
-        """(listener's name, host, port, id of the security protocol) of each that clients are told of; there is one at
-        least."""
+        """(listener's name, host, port, id of the security protocol) of each advertised listener. There is at least
+        one."""
         for endpoint in self:
             told = endpoint.advertised
             if told is not None:
@@ -203,29 +202,29 @@ class Endpoints:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the first listener that clients are told of."""
+        """host:port of the first advertised listener."""
         return next(endpoint.text for endpoint in self if endpoint.advertised is not None)
 
     def refuse(self) -> None:
-        """Who connects is refused for now, and goes to another node at once. Raises StartError."""
+        """Refuse connections for now, so that clients go to another node at once. Raises StartError."""
         for endpoint in self:
             with _told(endpoint.name, endpoint.host, endpoint.port):
                 endpoint.bound.refuse()
 
     def listen(self) -> None:
-        """Who connects waits until it is served. Raises StartError."""
+        """Accept connections; they wait until they are served. Raises StartError."""
         for endpoint in self:
             with _told(endpoint.name, endpoint.host, endpoint.port):
                 endpoint.bound.listen()
 
     def close(self) -> None:
-        """Nobody else comes in."""
+        """Accept no more connections."""
         for endpoint in self:
             endpoint.bound.close()
 
 
 def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) -> Endpoints:
-    """Raises StartError where one of the addresses isn't to be had; none is bound then."""
+    """Bind the addresses of all listeners. Raises StartError if one can't be bound; then none is."""
     found: list[BoundEndpoint] = []
     for config in configs:
         try:
@@ -240,7 +239,7 @@ def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) 
 
 @contextmanager
 def _told(name: str, host: str, port: int) -> Iterator[None]:
-    """Raises StartError for what the system says of the address."""
+    """Turn an error of the system about the address into a StartError."""
     try:
         yield
     except OSError as error:

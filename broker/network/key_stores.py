@@ -1,5 +1,5 @@
-"""All keys and certificates of a node that are read anew while it runs: its listeners', and those that it shows where
-it connects to others."""
+"""All keys and certificates of a node that it reloads while it runs: those of its listeners, and those with which it
+connects to other nodes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Renewable(Protocol):
     """Keys and certificates in use (`broker.network.tls`)."""
 
     def check(self, after: BrokerConfig) -> None:
-        """Raises ConfigError where these couldn't go over to the settings."""
+        """Check that these could change to the settings. Raises ConfigError."""
         ...
 
     def follow(self, config: BrokerConfig) -> bool:
-        """Go over to what is there now; whether that is something else. Raises ConfigError."""
+        """Change to the present settings and files. Returns True if they differ from before. Raises ConfigError."""
         ...
 
 
 class KeyStores:
-    """Of the listeners by their names, and of others by whose they are."""
+    """The key stores of listeners, by name, and other ones, by owner."""
 
     def __init__(
         self, listeners: Mapping[str, Renewable], others: Mapping[str, Renewable] | None = None
@@ -39,20 +39,21 @@ class KeyStores:
         return bool(self._followed)
 
     def check(self, after: BrokerConfig) -> None:
-        """Raises ConfigError where one of them couldn't go over to these settings."""
+        """Check that all of them could change to these settings. Raises ConfigError."""
         for each in self._followed.values():
             each.check(after)
 
     def follow(self, config: BrokerConfig) -> list[ConfigError]:
-        """Go over to the files that are there now, which may be others though the settings are as before. What can't
-        be followed stays as it is, and is told."""
+        """Change to the present settings and files. Files may differ even if the settings are as before.
+
+        A store that can't change stays as it is. Returns the errors of these."""
         failures = []
         for whose, each in self._followed.items():
             try:
                 if each.follow(config):
-                    log.info("%s: keys and certificates are read anew", whose)
+                    log.info("%s: keys and certificates are reloaded", whose)
             except ConfigError as error:
-                log.warning("%s: the keys and certificates stay as they are: %s", whose, error)
+                log.warning("%s: keys and certificates stay as they are: %s", whose, error)
                 failures.append(error)
         return failures
 

@@ -1,9 +1,9 @@
-"""Whole requests of a client that is gone: carried out, though nobody is answered any more.
+"""Carries out the whole requests of a client that is gone, although they get no answer.
 
-A producer with acks=0 waits for nothing, and may end as soon as it has sent: what has come whole counts. As in Kafka
-(`Selector.close` with `CloseMode.GRACEFUL`) the requests of a connection that broke off are carried out, one after the
-other, up to the first one that is answered. Its answer can't be sent, and what comes behind it is dropped. So other
-requests than Produce, which are always answered, are dropped too.
+A producer with acks=0 waits for nothing, and may end as soon as it has sent. Requests that have come whole count. As in
+Kafka (`Selector.close` with `CloseMode.GRACEFUL`) the requests of a broken connection are carried out one after the
+other, up to the first one that has an answer. Its answer can't be sent, and later requests are dropped. Requests other
+than Produce always have an answer, so they are dropped too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PRODUCE = bytes(2)  # as the api key
 
 
 class LeftBehind:
-    """What has come of one connection and isn't carried out. `over` is called once it is, or is given up."""
+    """The requests that one connection has left behind. `over` is called once they are carried out or given up."""
 
     __slots__ = ("_call_soon", "_connection", "_frames", "_next_turn", "_over", "_pending", "_requests")
 
@@ -45,8 +45,9 @@ class LeftBehind:
         self._next_turn: Scheduled | None = None
 
     def carry_out(self, pending: PendingAnswer | None, frames: memoryview) -> None:
-        """`pending`: the request in work. It is waited for where a whole request stands first in the bytes behind it,
-        `frames`; else it is abandoned."""
+        """Carry out the requests in `frames`, after `pending`, the request in work.
+
+        `pending` is abandoned if `frames` doesn't begin with a whole request."""
         self._frames = frames
         self._pending = pending
         if pending is None:
@@ -68,7 +69,7 @@ class LeftBehind:
         self._over()
 
     def _whole(self) -> int:
-        """The size of the next request; 0 where it isn't whole, or is none that goes on without an answer."""
+        """The size of the next request; 0 if it isn't whole or isn't a Produce."""
         frames = self._frames
         if len(frames) < 4:
             return 0

@@ -1,4 +1,4 @@
-"""One listener: who connects at its address is let in, counted and served."""
+"""One listener: it lets in, counts and serves the connections to its address."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.connection")
 
 QUIET_S = 10.0
-"""Between two lines of one kind about connections: clients come again and again."""
+"""Time between two lines of one kind about connections: clients try again and again."""
 
-_LONGEST_REASON = 200  # characters of what may name whatever a client calls itself
-_MECHANISM_CHARACTERS = 50  # of a name that a client may make as long as it likes
+_LONGEST_REASON = 200  # characters; a reason may have a name that the client chose
+_MECHANISM_CHARACTERS = 50  # the client's name of a mechanism may be of any length
 
 
 class Admission(NamedTuple):
-    """Who is let in. It counts over all listeners of a node, as in Kafka (`ConnectionQuotas`)."""
+    """The limits for connections. They count over all listeners of a node, as in Kafka (`ConnectionQuotas`)."""
 
     limits: ConnectionLimits
     rates: ConnectionRates
@@ -38,8 +38,9 @@ class Admission(NamedTuple):
 
 
 class Security(NamedTuple):
-    """Of one listener. `sasl`: how clients sign in, where they have to; `encryption`: by which keys, where it has any.
-    Who fails at either is kept waiting for a while."""
+    """How one listener is secured. `sasl`: how clients sign in, if they have to; `encryption`: its keys, if it has any.
+
+    A client that fails at either is kept waiting for `failure_delay_ms`."""
 
     sasl: SaslSettings | None = None
     encryption: Encryption | None = None
@@ -64,12 +65,12 @@ class Listener:
         self.name = endpoint.name
         self.endpoint = endpoint
         self.connections: dict[Connection, None] = {}
-        self.gates: dict[TlsGate, None] = {}  # of those that aren't encrypted yet
+        self.gates: dict[TlsGate, None] = {}  # of connections that aren't encrypted yet
         self.accepts = False
         self.connected = 0
-        """How many connections there were since the start."""
+        """Connections since the start."""
         self.failed_authentications: Counter[str] = Counter()
-        """How many of them were refused: by the mechanism of SASL, TLS, or `unknown` before one is agreed on."""
+        """Refused connections, by SASL mechanism or `TLS`; `unknown` if no mechanism was agreed on."""
         self._handshakes: Handshakes | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
@@ -81,11 +82,11 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The one that is bound."""
+        """The bound port."""
         return self.endpoint.port
 
     async def listen(self) -> None:
-        """Serve who connects, and who has connected since the address was bound."""
+        """Serve new connections, and those that were made since the address was bound."""
         await self.endpoint.bound.serve(self._protocol)
         self.accepts = True
 
@@ -94,7 +95,7 @@ class Listener:
         _, encryption, failure_delay_ms = self._security
         if encryption is None:
             return connection
-        # Here, so that a plaintext listener imports as little as it needs.
+        # Imported here, so that a plaintext listener imports only what it needs.
         from broker.network.tls_gate import Handshakes, TlsGate
 
         if self._handshakes is None:
@@ -113,7 +114,7 @@ class Listener:
         return connection
 
     def admit(self, connection: Connection) -> str | None:
-        """Count a connection in; why it has to close, where there are too many. That is logged, now and then."""
+        """Count a connection. Returns why it has to close, if there are too many, and logs it now and then."""
         self.connections[connection] = None
         self.connected += 1
         limits, rates, clock = self._admission
@@ -126,17 +127,18 @@ class Listener:
         return refusal
 
     def refused_sasl(self, client: str, mechanism: str) -> None:
-        """A client can't go on, and may not say why itself. That is logged, now and then."""
+        """Log, now and then, that a client wants SASL at a listener without it: the client itself may not say so."""
         asked = f"SASL ({mechanism[:_MECHANISM_CHARACTERS]})" if mechanism else "SASL"
         self._tell(
             "SASL",
-            f"the client{client} asks for {asked}, but nobody signs in at listener {self.name}: it is for "
+            f"the client{client} asks for {asked}, but listener {self.name} doesn't use SASL: it is for "
             f"clients with security.protocol={self.endpoint.security_protocol}",
         )
 
     def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
-        """Who can't sign in may try again and again. That is logged, now and then. The mechanism is one that is served
-        here, or empty."""
+        """Log, now and then, that a client couldn't sign in: it may try again and again.
+
+        The mechanism is one of this listener's, or empty."""
         self.failed_authentications[mechanism or "unknown"] += 1
         self._tell(
             "sign-in",
@@ -144,7 +146,7 @@ class Listener:
         )
 
     def not_encrypted(self, client: str, why: str) -> None:
-        """Who can't agree on keys may try again and again. That is logged, now and then."""
+        """Log, now and then, that a TLS handshake failed: the client may try again and again."""
         self.failed_authentications["TLS"] += 1
         self._tell("TLS", f"no encryption with the client of {client} at listener {self.name}: {why}")
 
@@ -166,7 +168,7 @@ class Listener:
             self._admission.limits.forget(connection.peer_host)
 
     def close_idle(self, before_s: float, max_idle_ms: int) -> None:
-        """Close connections that nothing was read from or written to since `before_s` (scheduler's time)."""
+        """Close connections that have neither read nor written since `before_s` (the scheduler's time)."""
         for connection in [*self.connections]:
             if connection.last_active_s < before_s:
                 connection.abort(f"idle for more than {max_idle_ms} ms (connections.max.idle.ms)")

@@ -1,4 +1,4 @@
-"""What a node's listeners ask of who connects, by its settings: made of them once, when it starts."""
+"""How a node's listeners are secured: made from the settings once, at the start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ListenerSecurity:
-    """Of all listeners of a node."""
+    """The security of all listeners of a node."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ListenerSecurity:
         tokens: Mapping[str, TokenSource],
         timers: LoopTimers,
     ) -> None:
-        """`encryption`: by the names of the listeners that are encrypted; `tokens`: of those with OAUTHBEARER."""
+        """By the names of listeners: `encryption` for encrypted ones, `tokens` for those with OAUTHBEARER."""
         self._config = config
         self._image = image
         self._chance = chance
@@ -43,7 +43,7 @@ class ListenerSecurity:
         self._token_credentials: TokenCredentials | None = None
 
     def of(self, listener_name: str) -> Security:
-        """Of one of them."""
+        """The security of one listener."""
         return Security(
             self._sasl_settings(listener_name),
             self._encryption.get(listener_name),
@@ -51,7 +51,7 @@ class ListenerSecurity:
         )
 
     def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
-        """How clients sign in at the listener, where they have to."""
+        """How clients sign in at the listener; None if they don't."""
         found = self._config.sasl.get(listener_name)
         if found is None:
             return None
@@ -60,7 +60,7 @@ class ListenerSecurity:
         from broker.security.delegation_tokens import TokenCredentials, token_settings
 
         credentials = self._token_credentials
-        if credentials is None:  # of a token the same at every listener
+        if credentials is None:  # all listeners share them: a token is good at each
             settings = token_settings(self._config)
             credentials = self._token_credentials = TokenCredentials(settings, self._chance.token_bytes)
         tokens = self._tokens.get(listener_name)

@@ -1,12 +1,12 @@
-"""What all connections together may hold in memory of requests that come in, and of answers that their clients don't
-read (Kafka, for the former: `SimpleMemoryPool`, by `queued.max.request.bytes`).
+"""Bounds on the memory that all connections together hold: for incoming requests, and for answers that clients don't
+read (Kafka, for requests: `SimpleMemoryPool`, by `queued.max.request.bytes`).
 
-Over the bound nothing grows: who needs more isn't read from until there is room, and who needs less may go first. So
-that none waits for ever, one connection at a time may go on above the bound, as Kafka lets one request: the one that
-has waited the longest, after some time, or any where all wait for one another. And those that keep memory others wait
-for, and don't move, are closed.
+Above the bound nothing grows. A connection that needs more isn't read from until there is room; one that needs less may
+go first. So that none waits forever, one connection at a time may exceed the bound, as one request may in Kafka: the
+one that has waited longest, after some time, or any if all wait for one another. Connections that hold memory which
+others wait for, and make no progress, are closed.
 
-No address has a bound of its own: on one machine, where most brokers of this kind run, all clients come from the same.
+No address has a bound of its own: most brokers of this kind run on one machine, where all clients have one address.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 MOST_REQUEST_BYTES = 256 * 1024 * 1024
-"""Of requests, where `queued.max.request.bytes` names no bound. Kafka has none then."""
+"""The bound for requests if `queued.max.request.bytes` sets none. Kafka has no bound then."""
 MOST_UNREAD_BYTES = 256 * 1024 * 1024
-"""Of answers that aren't read."""
+"""The bound for unread answers."""
 STALLED_S = 10
-"""How long a connection may keep memory that others wait for without moving."""
+"""How long a connection may hold memory that others wait for without making progress."""
 LONG_WAIT_S = 2 * STALLED_S
-"""How long others may go before one that waits for memory: those that didn't move have gone by then."""
+"""How long others may go before a connection that waits for memory. Stalled connections are closed by then."""
 MOST_CHECKS_FULL = 6
-"""So many times `STALLED_S` may a request be in work whose memory others have waited long for. And where answers have
-filled the memory for that time, though their clients read some of them, the one that holds the most is closed."""
+"""A request may be in work for so many times `STALLED_S` while others have long waited for its memory. If answers fill
+the memory for that time, although clients read some of them, the connection that holds the most is closed."""
 
 
 PASSAGE_BYTES = 1024 * 1024
-"""As much as a client asks for of a partition, usually: it is woken once for all of it."""
+"""As much as a client usually asks for of a partition: the client is woken once for all of it."""
 
 
 class Receiving(Protocol):
-    """A connection as one that requests come in at."""
+    """A connection, as the memory for requests sees it."""
 
     peer_host: str
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of a request is there, and the rest is up to its client."""
+        """True if a part of a request has come, and the rest is up to the client."""
         ...
 
     def shrink(self) -> None:
-        """Give back what is held for requests to come."""
+        """Give back memory that is held for future requests."""
         ...
 
     def abort(self, reason: str) -> None: ...
@@ -72,11 +72,11 @@ class _Need(NamedTuple):
 
 
 class RequestMemory:
-    """The memory for requests, beside the few kilobytes that each connection has anyway.
+    """The memory for requests, beside the few kilobytes that each connection always has.
 
-    All but one connection together hold no more than the bound. Whoever there is room for has it, of those that wait
-    addresses that hold the least first, then smaller needs. Who has waited for `LONG_WAIT_S` comes before all, in the
-    order of waiting, and the first of them goes on above the bound as soon as no other one does.
+    All connections but one together hold no more than the bound. If there is room for several waiting connections,
+    addresses that hold the least come first, then smaller needs. Connections that have waited for `LONG_WAIT_S` come
+    before all, in the order of waiting. The first of them may exceed the bound as soon as no other one does.
     """
 
     __slots__ = (
@@ -95,17 +95,17 @@ class RequestMemory:
         self.most_bytes = most_bytes
         self.held_bytes = 0
         self.is_short = False
-        """Whether someone waits: then nobody keeps what it doesn't need."""
+        """True while a connection waits. Then no connection keeps memory that it doesn't need."""
         self._scheduler = scheduler
         self._shares: dict[Receiving, _Share] = {}
         self._by_host: Counter[str] = Counter()
-        self._above: Receiving | None = None  # who goes on above the bound, while more is held than that
-        self._waiting: dict[Receiving, _Need] = {}  # who waits longest first
+        self._above: Receiving | None = None  # the connection that exceeds the bound, if one does
+        self._waiting: dict[Receiving, _Need] = {}  # the longest wait first
         self._check: Scheduled | None = None
 
     def ask(self, connection: Receiving, more_bytes: int, then: Callable[[], None]) -> bool:
-        """Whether the connection may hold so much more. Where not now, `then` is called once it may, and does. It may
-        ask again meanwhile, for the same."""
+        """Returns True if the connection may hold so much more, and counts it. Else `then` is called once it may and
+        is counted. It may ask again for the same meanwhile."""
         if connection in self._waiting:
             return False
         if not self.has_room(more_bytes) and not self.is_short:
@@ -120,11 +120,11 @@ class RequestMemory:
         return False
 
     def hold(self, connection: Receiving, more_bytes: int) -> None:
-        """The connection holds so much more, which is there already."""
+        """Count so much more for the connection: it holds it already."""
         self._grant(connection, more_bytes)
 
     def free(self, connection: Receiving, freed_bytes: int) -> None:
-        """The connection holds so much less."""
+        """Count so much less for the connection."""
         share = self._shares[connection]
         share.held_bytes -= freed_bytes
         share.since_s = self._scheduler.time()
@@ -133,7 +133,7 @@ class RequestMemory:
         self._take_back(connection, freed_bytes)
 
     def forget(self, connection: Receiving) -> None:
-        """The connection is gone: neither does it hold anything any more, nor does it wait."""
+        """The connection is gone: it neither holds memory nor waits for it."""
         if self._waiting.pop(connection, None) is not None and not self._waiting:
             self._is_short_no_more()
         share = self._shares.pop(connection, None)
@@ -141,7 +141,7 @@ class RequestMemory:
             self._take_back(connection, share.held_bytes)
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether so much more is within the bound."""
+        """True if so much more is within the bound."""
         return self.held_bytes + more_bytes <= self.most_bytes
 
     def _grant(self, connection: Receiving, more_bytes: int) -> None:
@@ -170,26 +170,26 @@ class RequestMemory:
         return any(holder is not connection and holder not in self._waiting for holder in self._shares)
 
     def _waits_since(self, since_s: float) -> bool:
-        """Whether anyone has waited for so long."""
+        """True if a connection has waited since then."""
         longest = next(iter(self._waiting.values()), None)
         return longest is not None and longest.since_s <= since_s
 
     def _let_in(self) -> None:
-        """Those that there is room for, in their order; and one above the bound where it is its turn."""
+        """Let in waiting connections for which there is room, in order; and one above the bound if it is its turn."""
         if self._above is not None:
-            return  # there is room for nobody
+            return  # there is no room
         long_since_s = self._scheduler.time() - LONG_WAIT_S
 
         def order(item: tuple[Receiving, _Need]) -> tuple[bool, int, int]:
             connection, need = item
             if need.since_s <= long_since_s:
-                return False, 0, 0  # as they stand
+                return False, 0, 0  # in the order of waiting
             return True, self._by_host[connection.peer_host], need.more_bytes
 
         nobody_moves = not self._others_move(None)
         least_bytes = min((need.more_bytes for need in self._waiting.values()), default=0)
         if not self.has_room(least_bytes) and not nobody_moves and not self._waits_since(long_since_s):
-            return  # it isn't worth while to put them in order
+            return  # none can be let in, so there is no need to sort them
         for connection, (more_bytes, then, since_s) in sorted(self._waiting.items(), key=order):
             if not self.has_room(more_bytes) and (
                 self._above is not None or not (nobody_moves or since_s <= long_since_s)
@@ -228,12 +228,14 @@ class RequestMemory:
         for connection, share in [*self._shares.items()]:
             if share.since_s <= since_s and connection.is_receiving and connection not in self._waiting:
                 connection.abort(
-                    f"a part of its request has taken {share.held_bytes} bytes for {STALLED_S} s that others wait for"
+                    f"its incomplete request has held {share.held_bytes} bytes for {STALLED_S} s, "
+                    f"and others wait for memory"
                 )
 
     def _close_largest(self, since_s: float) -> None:
-        """Of the requests that have been in work since then. It is no smaller than the one above the bound, where that
-        is one of them: so another one may go on."""
+        """Close the largest of the requests that have been in work since then.
+
+        It is at least as large as the one that exceeds the bound, if that is one of them: so another one may go on."""
         held = [
             (share.held_bytes, connection)
             for connection, share in self._shares.items()
@@ -242,25 +244,25 @@ class RequestMemory:
         if held:
             held_bytes, connection = max(held, key=itemgetter(0))
             connection.abort(
-                f"its request has been in work for {MOST_CHECKS_FULL * STALLED_S} s, and of all that others wait for "
-                f"its {held_bytes} bytes are the most"
+                f"its request has been in work for {MOST_CHECKS_FULL * STALLED_S} s, others wait for memory, and its "
+                f"{held_bytes} bytes are the most"
             )
 
 
 class Unread(Protocol):
-    """A connection as one whose client leaves answers unread."""
+    """A connection, as the memory for unread answers sees it."""
 
     peer_host: str
 
     def unread_bytes(self) -> int:
-        """What is held of them now."""
+        """The bytes that it holds now."""
         ...
 
     def abort(self, reason: str) -> None: ...
 
 
 class AnswerMemory:
-    """The memory of answers that their clients haven't read; records of a Fetch aren't in it, which stay in files."""
+    """The memory for answers that clients haven't read. Records of a Fetch don't count: they stay in files."""
 
     __slots__ = (
         "_check",
@@ -277,15 +279,15 @@ class AnswerMemory:
         self.most_bytes = most_bytes
         self.held_bytes = 0
         self.is_full = False
-        """Then nobody is served: any answer might be left unread, too."""
+        """While True, no connection is served: any answer might be left unread, too."""
         self._scheduler = scheduler
         self._shares: dict[Unread, int] = {}
-        self._waiting: dict[Unread, Callable[[], None]] = {}  # who waits longest first
+        self._waiting: dict[Unread, Callable[[], None]] = {}  # the longest wait first
         self._check: Scheduled | None = None
-        self._checks = 0  # since it is full
+        self._checks = 0  # checks since it is full
 
     def hold(self, connection: Unread, held_bytes: int) -> None:
-        """So much of the connection's answers isn't read; 0 where all is."""
+        """Set how many bytes of the connection's answers are unread; 0 if none are."""
         self.held_bytes += held_bytes - self._shares.pop(connection, 0)
         if held_bytes:
             self._shares[connection] = held_bytes
@@ -298,7 +300,7 @@ class AnswerMemory:
                 self._end_wait()
 
     def when_room(self, connection: Unread, then: Callable[[], None]) -> None:
-        """`then` is called once it isn't full any more, in a turn of its own."""
+        """Call `then` once there is room again, in a turn of its own."""
         self._waiting[connection] = then
 
     def forget(self, connection: Unread) -> None:
@@ -328,20 +330,19 @@ class AnswerMemory:
                 self.hold(connection, left_bytes)
             else:
                 connection.abort(
-                    f"its client has read nothing of {held_bytes} bytes for {STALLED_S} s that others wait for"
+                    f"its client has read none of {held_bytes} bytes for {STALLED_S} s, and others wait for memory"
                 )
 
     def _close_largest(self) -> Unread:
-        """Of the address that holds the most. Who reads a byte now and then would keep all others waiting for ever."""
+        """Close the largest connection of the address that holds the most. Else a client that reads a byte now and then
+        would keep all others waiting forever."""
         by_host = _by_host(self._shares.items())
 
         def order(item: tuple[Unread, int]) -> tuple[int, int]:
             return by_host[item[0].peer_host], item[1]
 
         connection, held_bytes = max(self._shares.items(), key=order)
-        connection.abort(
-            f"of all that are unread its {held_bytes} bytes are the most, and others wait for them"
-        )
+        connection.abort(f"its {held_bytes} unread bytes are the most, and others wait for memory")
         return connection
 
 
@@ -353,38 +354,37 @@ def _by_host(shares: Iterable[tuple[Unread, int]]) -> Counter[str]:
 
 
 class Memory(NamedTuple):
-    """Of all connections of a node."""
+    """The memory of all connections of a node."""
 
     max_frame_bytes: int
-    """The largest request there may be (`socket.request.max.bytes`)."""
+    """The largest request (`socket.request.max.bytes`)."""
     requests: RequestMemory
     answers: AnswerMemory
     passage: memoryview
-    """What goes from files to sockets passes through it, within one call. (None of it is there before it is used.)"""
+    """Bytes from files to sockets pass through it, within one call. (The system allocates it when it is first used.)"""
     next_turns: NextTurns
-    """The line of those that wait for their next turn."""
+    """The line of connections that wait for their next turn."""
 
     @classmethod
     def of(cls, scheduler: Scheduler, max_frame_bytes: int, queued_max_request_bytes: int) -> Memory:
-        """`queued_max_request_bytes`: as the setting is, not above 0 for no bound of the operator's."""
+        """`queued_max_request_bytes`: the setting; 0 or less means that the operator sets no bound."""
         most_bytes = queued_max_request_bytes if queued_max_request_bytes > 0 else MOST_REQUEST_BYTES
         passage = memoryview(mmap.mmap(-1, PASSAGE_BYTES))
         requests, answers = RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler)
         return cls(max_frame_bytes, requests, answers, passage, NextTurns(scheduler))
 
 
-# --- Connections that have had their turn, and have more to be served: others go first ------------------------
+# --- Connections that have had their turn and have more requests: others go first -----------------------------
 #
-# However many they are, one turn of the loop lets in only so many of them as have their requests served in
-# `TURN_S`. (A hundred connections whose requests take some ms each would else keep all others waiting for half
-# a second.)
+# One turn of the loop lets in only as many of them as it can serve in `TURN_S`. (Else a hundred connections whose
+# requests take some ms each would keep all others waiting for half a second.)
 
 ServeOn = Callable[[], float]
-"""Serves some of what a connection has, and says for how many seconds that held the loop."""
+"""Serves some requests of a connection, and returns for how many seconds that held the loop."""
 
 
 class _Place:
-    """In the line. `cancel`: nobody waits there any more."""
+    """A place in the line. After `cancel` it is empty."""
 
     __slots__ = ("serve_on",)
 
@@ -396,7 +396,7 @@ class _Place:
 
 
 class NextTurns:
-    """The line of all connections of a node. Each has one place in it at most, so that it is bounded."""
+    """The line of all connections of a node. Each has at most one place in it, so it is bounded."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._call_soon = scheduler.call_soon
@@ -404,7 +404,7 @@ class NextTurns:
         self._is_due = False
 
     def wait(self, serve_on: ServeOn) -> _Place:
-        """`serve_on` is called in a later turn of the loop."""
+        """Call `serve_on` in a later turn of the loop."""
         place = _Place(serve_on)
         self._waiting.append(place)
         if not self._is_due:
@@ -413,7 +413,7 @@ class NextTurns:
         return place
 
     def _let_in(self) -> None:
-        """Some of those that wait by now, the first one first."""
+        """Let in some of the connections that wait now, the first one first."""
         left_s = TURN_S
         count = len(self._waiting)
         try:

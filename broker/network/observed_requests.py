@@ -1,8 +1,8 @@
-"""Who looks on while requests are served: a line for each in the log, metrics.
+"""Observers of requests: the request log and metrics.
 
-An observer is told of a request before its handler is, and what came of it once that is known. Metrics look on at each
-request, and have a handler of their own around that of the route. Where nobody looks on a route has its handler as it
-is, and a request costs what it did.
+An observer hears of a request before its handler does, and of its outcome once that is known. Metrics observe every
+request, by a handler of their own around the route's. Without observers a route has its handler as it is, so that a
+request costs no more.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Handle = Callable[["RequestContext", Any], Any]
 
 End = Callable[[Any, Exception | None], None]
-"""Called once: with the response, which is None where the client wants none (acks=0), or with what the request failed
-with, `HungUpError` where its client didn't wait for the answer."""
+"""Called once: with the response, which is None if the client wants none (acks=0), or with the error of the request.
+That is `HungUpError` if the client didn't wait for the answer."""
 
 Observer = Callable[["RequestContext", Any], End]
 
 Counted = Callable[[str, int, Handle], Handle]
-"""Of an API, a version of it and its handler: the same handler, whose requests are counted."""
+"""Takes an API, its version and its handler, and returns a handler that counts requests, too."""
 
 
 class HungUpError(Exception):
@@ -32,7 +32,7 @@ class HungUpError(Exception):
 
 
 def observed(handle: Handle, observer: Observer) -> Handle:
-    """The handler, with an observer that is told of each request and its end."""
+    """The handler, with an observer that hears of each request and its end."""
 
     def call(context: RequestContext, request: Any) -> Any:
         end = observer(context, request)
@@ -50,7 +50,7 @@ def observed(handle: Handle, observer: Observer) -> Handle:
 
 
 class ObservedLater:
-    """A `Later`, for the dispatcher's side of it."""
+    """A `Later` that also reports its end, for the dispatcher."""
 
     __slots__ = ("_end", "_later", "when_answered")
 
@@ -74,4 +74,4 @@ class ObservedLater:
 
 
 LATERS = (Later, ObservedLater)
-"""What a handler returns where the response comes later."""
+"""The classes that a handler returns if the response comes later."""

@@ -1,8 +1,8 @@
 """Requests whose lists are answered entry by entry: a long one is handled piece by piece, in turns of the loop.
 
-The pieces are handled as if each had come by itself, one after the other, and their answers are put together. So it
-fits where an entry's answer doesn't depend on the others of its request; what is named again and again is left out
-before (`Repeats`), and whatever a handler decides over all of its entries is its own to do in turns.
+Each piece is handled as if it were a request of its own, one after the other, and their answers are put together. So
+this fits APIs in which an entry's answer doesn't depend on the other entries. Entries that are repeated too often are
+left out before (`Repeats`). A handler that decides over all entries together has to take turns by itself.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from protocol.wire.schema import Message
 
 
-# --- What a request names again and again is answered a few times, not as often as it is named ----------------
+# --- Repeated entries of a request are answered only a few times ----------------------------------------------
 #
 # A name of ten bytes may have an answer of many kilobytes: all settings of a topic, all producers of a
-# partition, all members of a group. Kafka answers each time, and 100,000 times the same topic in a
-# DescribeConfigs are gigabytes. Its clients send sets, which repeat nothing. So the first repeats are answered
-# as Kafka does, and the rest are left out: what a request costs is bounded by what it names, and not by how
-# often.
+# partition, all members of a group. Kafka answers each time, and a DescribeConfigs that names one topic 100,000
+# times gets gigabytes. Kafka's clients send sets, which repeat nothing. So the first repeats are answered as in
+# Kafka, and the rest are left out: the cost of a request depends on the names in it, not on how often they
+# come.
 #
-# This is for APIs whose answer to an entry is larger than the entry. Others take a repeated entry as Kafka
-# does: as an error (ListOffsets, CreateTopics, DeleteTopics, AlterConfigs…) or as one (Metadata, Fetch,
+# This is for APIs whose answer to an entry is larger than the entry. Others treat repeated entries as Kafka
+# does: as an error (ListOffsets, CreateTopics, DeleteTopics, AlterConfigs…) or as one entry (Metadata, Fetch,
 # DeleteRecords, DeleteGroups, DescribeLogDirs…).
 
 T = TypeVar("T")
 
 MOST_REPEATED = 10
-"""So many entries of a request that were there before are answered once more."""
+"""Repeated entries of a request that are answered."""
 
 
 class Repeats:
-    """The repeats of one request, over all its lists."""
+    """Counts the repeated entries of one request, over all its lists."""
 
     __slots__ = ("_left", "_seen")
 
@@ -49,7 +49,7 @@ class Repeats:
         self._left = MOST_REPEATED
 
     def admits(self, key: Hashable) -> bool:
-        """Whether the entry that is known by the key is to be answered."""
+        """True if the entry with this key is to be answered."""
         if key not in self._seen:
             self._seen.add(key)
             return True
@@ -59,12 +59,12 @@ class Repeats:
         return True
 
     def admitted(self, entries: Sequence[T], key: Callable[[T], Hashable]) -> Sequence[T]:
-        """The entries that are to be answered, in their order."""
+        """The entries to answer, in their order."""
         return [entry for entry in entries if self.admits(key(entry))]
 
 
 def answered(entries: Sequence[T], key: Callable[[T], Hashable]) -> Sequence[T]:
-    """The entries of a request's only list that are to be answered; nothing is looked at where they are few."""
+    """The entries to answer of a request's only list. A short list isn't searched for repeats."""
     return entries if len(entries) <= MOST_REPEATED else Repeats().admitted(entries, key)
 
 
@@ -72,23 +72,24 @@ def answered(entries: Sequence[T], key: Callable[[T], Hashable]) -> Sequence[T]:
 
 
 MOST_OF_PIECE = 100
-"""Entries of a list, and of the lists in it, in one piece."""
+"""Entries in one piece, those of inner lists counted as well."""
 
 LIST_BYTES = 1_000
-"""A request of no more bytes has no long list."""
+"""A request of at most so many bytes has no long list."""
 
 
 MOST_DECIDED = 50_000
-"""Entries of all lists of a request that is decided, or answered, as one and is longer than 64 KiB. It is more than the
-10,000 records that it may come to (Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`) ever need. What is answered in
-pieces has it too where nobody asks for more: to let go of 200,000 entries takes a turn of 60 ms by itself."""
+"""Most entries, in all lists, of a request that is decided or answered as a whole and is longer than 64 KiB. A request
+may lead to 10,000 records (Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`), which never need more. The limit holds
+for some APIs that are answered in pieces, too, since no client needs more: freeing 200,000 entries alone takes a turn
+of 60 ms."""
 
 MOST_JOINED = 10_000
-"""Protocols of a JoinGroup that is longer than 64 KiB: each is looked at by all that is decided of the member. Clients
-have as many as assignors, a few."""
+"""Most protocols of a JoinGroup that is longer than 64 KiB: every decision on the member goes through all of them.
+Clients have one for each assignor, so a few."""
 
 MOST_FETCHED = 30_000
-"""Entries of all lists of a Fetch that is longer than 64 KiB: it reads them all, or waits for them all."""
+"""Most entries, in all lists, of a Fetch that is longer than 64 KiB: it reads all of them, or waits for all."""
 
 MOST_ENTRIES_BY_API: dict[str, int] = {
     **dict.fromkeys(
@@ -109,29 +110,29 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
     "JoinGroup": MOST_JOINED,
     "Produce": MOST_PRODUCED,
 }
-"""By the names of APIs that have a bound of their own."""
+"""The limits, by API, for those that have one."""
 
 
 class EntryList(NamedTuple):
-    """Where the list stands in a request, and what is answered to it in the response."""
+    """Names the list in a request, and the list of its answers in the response."""
 
     asked: str
     answered: str
     inner_asked: str = ""
-    """Each entry's own list, where it has one that may be long."""
+    """Each entry's own list, if it has one that may be long."""
     inner_answered: str = ""
     names: tuple[str, ...] = ()
-    """What the two parts of an entry have in common, in the request and in the answer, if its own list was cut."""
+    """The fields by which the parts of an entry belong together, in request and answer, if its own list was cut."""
     repeats: tuple[str, ...] | None = None
-    """What an entry is known by where repeated ones are left out; with none it is known by itself."""
+    """The fields that identify an entry, if repeated ones are left out. Empty: the entry identifies itself."""
     changes: bool = False
-    """Whether it goes on where the client hangs up."""
+    """True if handling goes on even if the client hangs up."""
     at_once: int = MOST_OF_PIECE
-    """Fewer where an entry's answer may be large by itself: all members of a group, all settings of a topic."""
+    """Entries in one piece. Fewer if an answer may be large: all members of a group, all settings of a topic."""
 
 
 def bounded(request: type[Message], decoding: Waiting[T]) -> Waiting[T]:
-    """What decodes such a request, ended with CodecError where it has more entries than may be."""
+    """Decode the request; raise CodecError once it has too many entries."""
     most = MOST_ENTRIES_BY_API.get(request.__name__.removesuffix("Request"))
     if most is None:
         return decoding
@@ -158,7 +159,7 @@ def produced(request: ProduceRequest) -> int:
 
 
 def is_long(request: Any, entries: EntryList) -> bool:
-    """Whether the request has more than one piece."""
+    """True if the request has more than one piece."""
     asked = getattr(request, entries.asked)
     if not asked:
         return False
@@ -172,7 +173,7 @@ def is_long(request: Any, entries: EntryList) -> bool:
 
 
 async def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> Any:
-    """The answer of all pieces. The first one that fails as a whole is the answer."""
+    """Handle the request piece by piece. Returns the joined answer, or that of a piece that fails as a whole."""
     whole: Any = None
     for piece, goes_on in pieces(request, entries):
         if piece is None:
@@ -192,7 +193,7 @@ async def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], An
 
 
 def pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
-    """Each piece, and whether it begins within an entry; None where much was left out since the last one."""
+    """Yield (piece, whether it begins within an entry). The piece is None after many left-out entries: end the turn."""
     repeats = Repeats() if entries.repeats is not None else None
     some: list[Any] = []
     room = entries.at_once
@@ -218,7 +219,7 @@ def pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
 
 
 def _parts(entry: Any, entries: EntryList, repeats: Repeats | None) -> Iterator[Any]:
-    """The entry, in parts where its own list is long; None for each of them that only repeats."""
+    """Yield the entry, in parts if its own list is long. A part that only repeats others is None."""
     names = entries.repeats
     known_by = tuple(getattr(entry, name) for name in names) if names else entry
     inner = getattr(entry, entries.inner_asked) if entries.inner_asked else None
@@ -239,7 +240,7 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _add(whole: Any, answer: Any, entries: EntryList, goes_on: bool) -> None:
-    """Put what a piece is answered behind what the pieces before it are."""
+    """Append the answer to a piece to that of the earlier pieces."""
     found = getattr(whole, entries.answered)
     more = getattr(answer, entries.answered)
     if (
@@ -280,4 +281,4 @@ ENTRY_LISTS: dict[str, EntryList] = {
         EntryList("group_ids", "groups", repeats=(), at_once=10),
     ),
 }
-"""By the names of APIs."""
+"""The lists of requests that are handled in pieces, by API."""

@@ -1,8 +1,9 @@
-"""A line for each request, at the level DEBUG: who, which API, what, the answer, how long (`kafka.request.logger`).
+"""The request log: at level DEBUG a line for each request, with client, API, fields, outcome and time
+(`kafka.request.logger`).
 
     127.0.0.1:40118 client rdkafka: Metadata v12 topics=[{name=a}]: NONE, 0.21 ms
 
-Where the level is another one no request passes through here: a route has its handler as it is.
+At other levels no request passes through here: a route has its handler as it is.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.request")
 
-SHOWN_CHARACTERS = 400  # of what was asked
+SHOWN_CHARACTERS = 400  # of a request's fields
 SHOWN_ITEMS = 3  # of a list
 SECRETS = frozenset(("password", "value", "auth_bytes", "salted_password", "hmac"))
-"""Fields that may hold something secret: the value of a setting may be a password."""
+"""Fields that may hold secrets: the value of a setting may be a password."""
 
 
 def enabled() -> bool:
-    """Whether lines are wanted now."""
+    """True if requests are logged now."""
     return log.isEnabledFor(logging.DEBUG)
 
 
 def logger(api: str, monotonic_s: Callable[[], float]) -> Observer:
-    """Writes the line of each request once it is answered."""
+    """An observer that writes the line of each request once it is answered."""
 
     def begin(context: RequestContext, request: Any) -> End:
         began_s = monotonic_s()
-        # now, since what is held of it may be patched, or gone, when the answer is there
+        # now, since the request's bytes may be patched or gone when the answer is there
         line = f"{context.connection} client {context.client_id}: {api} v{context.api_version} {_fields(request)}"
 
         def end(response: Any, error: Exception | None) -> None:
@@ -55,7 +56,7 @@ def logger(api: str, monotonic_s: Callable[[], float]) -> Observer:
 
 
 def waited(context: RequestContext, waited_s: float, *, in_vain: bool) -> None:
-    """A line for a request that has waited for what the node is getting ready for; its own line follows."""
+    """Write a line for a request that has waited until the node was ready for it; its own line follows."""
     api = f"{APIS[context.api_key].name} v{context.api_version}"
     how = " in vain" if in_vain else ""
     log.debug(
@@ -68,7 +69,7 @@ def _failure(error: Exception) -> str:
 
 
 def _outcome(response: Any) -> str:
-    """The errors in an answer with how many times each, or NONE."""
+    """The errors in an answer, each with its count, or NONE."""
     if response is None:
         return "no answer wanted"
     found: dict[int, int] = {}
@@ -79,7 +80,7 @@ def _outcome(response: Any) -> str:
 
 
 def _fields(struct: Struct) -> str:
-    """What was asked: the fields that aren't at their default, shortened."""
+    """The request's fields that aren't at their default, shortened."""
     text = " ".join(_shown_fields(struct))
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 

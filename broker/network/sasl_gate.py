@@ -1,7 +1,7 @@
-"""A connection at a SASL listener until its client has said who it is: nothing else is served before.
+"""A connection at a SASL listener, until its client has signed in. Nothing else is served before.
 
-The gate stands in the place of the dispatcher and hands on what the table lets through. Source: Kafka's
-`SaslServerAuthenticator`; signing in again, KIP-368.
+The gate takes the dispatcher's place and passes on the requests that its table admits. Source: Kafka's
+`SaslServerAuthenticator`; signing in again: KIP-368.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
 MIN_BETWEEN_MS = 1_000
 """A client can't sign in again more than once a second (`KafkaChannel`)."""
 LONGEST_SIGN_IN_S = 60.0
-"""For a client from its connection on until it has signed in. Until then it may hold a frame of
-`sasl.server.max.receive.size`, and nobody knows whose it is."""
+"""How long a client may take to sign in after it has connected. Until then it may hold a frame of
+`sasl.server.max.receive.size`, and the broker doesn't know who it is."""
 _SIZE_BYTES = 4
 
 
 class SignIn(IntEnum):
-    """How far the client's signing in is."""
+    """How far the client has come with signing in."""
 
-    FIRST = 0  # nothing has come that is Kafka's
+    FIRST = 0  # no request of Kafka's protocol has come yet
     SHAKING = 1  # it knows the versions
-    TOKENS = 2  # it has said by which mechanism, and sends SaslAuthenticate
-    BARE_TOKENS = 3  # the same, by version 0 of the handshake: tokens without a header
+    TOKENS = 2  # it has chosen a mechanism, and sends SaslAuthenticate
+    BARE_TOKENS = 3  # the same, after version 0 of the handshake: tokens without a header
     DONE = 4
-    AGAIN = 5  # as TOKENS, of one that had been done
+    AGAIN = 5  # as TOKENS, for a client that had signed in before
     FAILED = 6
 
 
@@ -65,19 +65,19 @@ ADMITTED: dict[SignIn, frozenset[int] | None] = {
     SignIn.AGAIN: frozenset((AUTHENTICATE_KEY,)),
     SignIn.FAILED: frozenset(),
 }
-"""By state the APIs that are served; None: all."""
+"""The APIs that are served in each state; None means all."""
 
 
 class TellsOfFailures(Protocol):
-    """The listener, as far as the gate uses it."""
+    """The part of the listener that the gate uses."""
 
     def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
-        """A client couldn't sign in: that is logged, now and then."""
+        """Log, now and then, that a client couldn't sign in."""
         ...
 
 
 class Guarded(Protocol):
-    """The connection, as far as the gate uses it."""
+    """The part of the connection that the gate uses."""
 
     @property
     def principal(self) -> Principal: ...
@@ -86,28 +86,28 @@ class Guarded(Protocol):
     def listener(self) -> TellsOfFailures: ...
 
     def signed_in(self, principal: Principal, requests: Requests) -> None:
-        """Who it is, and who serves it from now on."""
+        """The client has signed in as `principal`; `requests` serves it from now on."""
         ...
 
     def answer_and_hang_up(self, answer: list[Chunk]) -> None:
-        """The last answer that it gets."""
+        """Send a last answer, and close."""
         ...
 
     def hang_up(self) -> None:
-        """Close behind what is answered already."""
+        """Close once the answers so far are sent."""
         ...
 
 
 class SaslSettings(NamedTuple):
-    """Of one listener. By mechanism what makes a conversation, and for how long who signs in by it may stay (0: for
-    ever)."""
+    """How clients sign in at one listener. By mechanism: a function that begins a conversation, and how long a session
+    may last (0: forever)."""
 
     mechanisms: Mapping[str, Callable[[], Mechanism]]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
     max_receive_bytes: int
     now_ms: Callable[[], int]
-    """By the clock that says when what a client has signed in by expires."""
+    """The time by the clock that credentials expire by."""
 
 
 def sasl_settings(
@@ -121,9 +121,11 @@ def sasl_settings(
     max_receive_bytes: int,
     now_ms: Callable[[], int],
 ) -> SaslSettings:
-    """`find` a user's credential for a mechanism of SCRAM's, by its code, `find_token` a delegation token's by its
-    id; `nonce` draws one. `validate` says whose a token of OAUTHBEARER is, where there is that mechanism. `now_ms`:
-    since 1970."""
+    """The settings of a listener.
+
+    `find(code, user)` finds a user's credential for a mechanism of SCRAM, `find_token(code, id)` that of a delegation
+    token; `nonce` draws a nonce. `validate` finds the user of an OAUTHBEARER token, if the listener has that mechanism.
+    `now_ms`: since 1970."""
     make: dict[str, Callable[[], Mechanism]] = {}
     for name in config.mechanisms:
         if name == PLAIN:
@@ -148,15 +150,16 @@ class SaslAnswer(NamedTuple):
 
 
 def _is_taken(answer: Answer | PendingAnswer) -> bool:
-    """Whether ApiVersions was answered without an error: it stands first in the body."""
+    """True if the answer to ApiVersions has no error: the error comes first in the body."""
     head = b"".join(map(bytes, answer)) if isinstance(answer, list) else b""  # type: ignore[arg-type]
     return head[8:10] == b"\0\0"
 
 
 def illegal_state(frame: memoryview) -> Answer:
-    """What a request is told that comes amid tokens: ILLEGAL_SASL_STATE, as far as its answer has a place for that.
+    """The answer to another request amid tokens: ILLEGAL_SASL_STATE, if the answer has an error field.
 
-    Kafka reads the request for it. Here nothing is read of a client that nobody knows. None where there is no such API.
+    Kafka decodes the request for it. barnabas decodes nothing of a client that hasn't signed in. None if there is no
+    such API.
     """
     api_key, version, correlation_id, _, _ = decode_request_header(frame, 0, len(frame))
     api = APIS.get(api_key)
@@ -175,7 +178,7 @@ def illegal_state(frame: memoryview) -> Answer:
 
 
 class SaslGate(Requests):
-    """Of one connection."""
+    """The gate of one connection."""
 
     def __init__(
         self,
@@ -183,7 +186,7 @@ class SaslGate(Requests):
         requests: Requests,
         scheduler: Scheduler,
     ) -> None:
-        """`requests`: who serves what is let through."""
+        """`requests` serves admitted requests."""
         self.state = SignIn.FIRST
         self.monotonic_s = requests.monotonic_s
         self._settings = settings
@@ -199,11 +202,11 @@ class SaslGate(Requests):
     # --- the time that signing in may take ------------------------------------------------------------------
 
     def begin(self, connection: Guarded) -> None:
-        """It is accepted."""
+        """The connection is accepted: its time to sign in begins."""
         self._deadline = self._scheduler.call_later(LONGEST_SIGN_IN_S, partial(self._is_too_slow, connection))
 
     def end(self) -> None:
-        """Its client has signed in, or is gone."""
+        """The client has signed in, or is gone."""
         deadline, self._deadline = self._deadline, None
         if deadline is not None:
             deadline.cancel()
@@ -234,7 +237,7 @@ class SaslGate(Requests):
         self._requests.failed(connection, error)
 
     def serve(self, connection: Guarded, frame: memoryview) -> Answer | PendingAnswer:
-        """Raises CloseConnectionError for what isn't let through, CodecError for nonsense."""
+        """As the dispatcher, for admitted requests. Raises CloseConnectionError for others, CodecError for nonsense."""
         if self.state is SignIn.BARE_TOKENS:
             return self._bare(connection, bytes(frame))
         api_key = decode_request_header(frame, 0, len(frame)).api_key
@@ -260,10 +263,10 @@ class SaslGate(Requests):
         assert self._expires_s is not None
         return api_key != HANDSHAKE_KEY and self.monotonic_s() > self._expires_s
 
-    # --- what the handlers of SaslHandshake and SaslAuthenticate ask ----------------------------------------
+    # --- called by the handlers of SaslHandshake and SaslAuthenticate ---------------------------------------
 
     def shake(self, mechanism: str, version: int) -> Error:
-        """A client says by which mechanism it signs in."""
+        """The client chooses a mechanism. Returns the error of the answer."""
         again = self.state is SignIn.DONE
         if again and not self._may_again():
             return Error.ILLEGAL_SASL_STATE
@@ -290,11 +293,11 @@ class SaslGate(Requests):
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that a client can sign in by."""
+        """The mechanisms by which a client can sign in."""
         return [*self._settings.mechanisms]
 
     def authenticate(self, connection: Guarded, token: bytes) -> SaslAnswer:
-        """A client's token; ILLEGAL_SASL_STATE where none is expected."""
+        """Evaluate a client's token. The answer is ILLEGAL_SASL_STATE if none is expected."""
         if self.state not in (SignIn.TOKENS, SignIn.AGAIN, SignIn.BARE_TOKENS) or self._mechanism is None:
             return SaslAnswer(
                 Error.ILLEGAL_SASL_STATE,
@@ -331,8 +334,10 @@ class SaslGate(Requests):
         )
 
     def _signed_in(self, connection: Guarded, principal: Principal, expires_ms: int | None) -> int:
-        """The session's lifetime in ms: until the credential expires or `connections.max.reauth.ms` is over, whichever
-        comes first. 0: it has no end, or the credential has expired within the skew that clocks are allowed."""
+        """Let the client in. Returns the session's lifetime in ms: until the credential expires or
+        `connections.max.reauth.ms` is over, whichever comes first.
+
+        0 means that it has no end, or that the credential has expired within the allowed clock skew."""
         self._mechanism = None
         self.state = SignIn.DONE
         self.end()
@@ -360,25 +365,25 @@ class SaslGate(Requests):
         self._why = why
 
     def _failed(self, connection: Guarded, answer: Answer) -> PendingAnswer:
-        """The client is told after a while, and the connection closed behind it: who guesses waits."""
+        """Answer after a while, then close: so a client that guesses passwords has to wait."""
         connection.listener.not_signed_in(str(connection), self._mechanism_name, self._why)
         close = partial(connection.answer_and_hang_up, answer or [])
         return _Never(self._scheduler.call_later(self._settings.failure_delay_ms / 1000, close))
 
 
 class _Never:
-    """In the place of an answer: when its time is over the connection closes."""
+    """Takes the place of an answer: when its time is over, the connection closes."""
 
     def __init__(self, timer: Scheduled) -> None:
         self._timer = timer
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """It never is."""
+        """There never is an answer."""
 
     def take(self) -> Answer:
-        """Nobody was told that there is an answer."""
+        """Never called, since there is no answer."""
         raise BrokenInvariantError("there is no answer to take")
 
     def abandon(self) -> None:
-        """The client has hung up by itself."""
+        """The client has hung up first."""
         self._timer.cancel()

@@ -1,6 +1,6 @@
-"""Encryption of listeners, and of connections to others', by Python's `ssl`: settings are read, and made contexts of.
+"""Encryption of listeners, and of connections to other nodes, by Python's `ssl`: makes contexts from settings.
 
-Only where a listener is encrypted this is imported. Source: Kafka's `DefaultSslEngineFactory`.
+It is imported only if a listener is encrypted. Source: Kafka's `DefaultSslEngineFactory`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.config.tls_config import Store
 
-# --- PEM, as Kafka's `PemParser` finds it: in one line or in many, with anything around ------------------------
+# --- PEM, as Kafka's `PemParser` finds it: in one line or in many, with any text around it ---------------------
 
-# Each looks at a bounded piece, so that a text takes time by its length alone, whatever it is.
+# Each pattern looks at a bounded piece of text, so that the time depends only on the text's length.
 _BEGIN = re.compile(r"-BEGIN\s{1,8}([A-Z0-9 ]{0,64}?)\s{0,8}-{1,64}\s")
 _HEADER = re.compile(r"[^\r\n:]{0,64}:[^\r\n]{0,1024}[\r\n]{1,8}")
 _END = re.compile(r"-{1,64}END\s{1,8}([A-Z0-9 ]{0,64}?)\s{0,8}-")
@@ -49,7 +49,7 @@ _CERTIFICATE, _PRIVATE_KEY, _ENCRYPTED = "CERTIFICATE", "PRIVATE KEY", "ENCRYPTE
 
 
 def _blocks(text: str, kind: str) -> list[str]:
-    """Those of a kind, each as PEM is written."""
+    """The blocks of a kind, each in the usual form of PEM."""
     found = []
     at = 0
     while (begin := _BEGIN.search(text, at)) is not None:
@@ -64,7 +64,7 @@ def _blocks(text: str, kind: str) -> list[str]:
             continue
         if _BODY.fullmatch(text, body, at) is None:
             continue
-        if "Proc-Type" in text[start:body]:  # an old form of encryption, which has its parameters in front
+        if "Proc-Type" in text[start:body]:  # an old form of encryption, with its parameters in front
             lines = [text[start:at].strip()]
         else:
             joined = "".join(text[body:at].split())
@@ -79,7 +79,7 @@ def _place_behind(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class _Keys:
-    """A key and its certificates, the own one first, as PEM."""
+    """A key and its certificates, the key's own first, as PEM."""
 
     def __init__(self, key: str, chain: str) -> None:
         self.key = key
@@ -102,7 +102,7 @@ def _content(store: Store) -> bytes:
 
 
 def _keys_of(store: Store, password_name: str) -> _Keys:
-    """Raises ConfigError."""
+    """The key of a store. Raises ConfigError."""
     if store.kind == PKCS12:
         return _keys_of_pkcs12(store)
     if store.location is None:
@@ -125,7 +125,7 @@ def _keys_of(store: Store, password_name: str) -> _Keys:
 
 
 def _trusted_of(store: Store) -> str:
-    """Certificates as PEM. Raises ConfigError."""
+    """The trusted certificates of a store, as PEM. Raises ConfigError."""
     if store.kind == PKCS12:
         return _certificates_of_pkcs12(store)
     text = store.certificates if store.location is None else _content(store).decode("latin-1")
@@ -135,7 +135,7 @@ def _trusted_of(store: Store) -> str:
     return "\n".join(certificates)
 
 
-# --- PKCS12, which needs a package -----------------------------------------------------------------------------
+# --- PKCS12, which needs the package cryptography ---------------------------------------------------------------
 
 
 def _pkcs12(store: Store) -> Any:
@@ -169,7 +169,7 @@ def _keys_of_pkcs12(store: Store) -> _Keys:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     chain = [from_file.cert, *from_file.additional_certs]
-    store.key_password = None  # the file's password opens both, or it isn't read at all
+    store.key_password = None  # the file's password has opened the key, too
     return _Keys(key.decode(), "\n".join(_pem_of(each.certificate) for each in chain))
 
 
@@ -197,7 +197,7 @@ _CIPHER = re.compile(
 
 
 def openssl_suite(name: str) -> str | None:
-    """OpenSSL's name of a suite of TLS 1.2 by the standard's, which Java has; None where it can't be derived."""
+    """OpenSSL's name of a suite of TLS 1.2, from the standard name, as in Java. None if it can't be derived."""
     match = _CIPHER.fullmatch(name)
     if match is None or match[1] not in _EXCHANGES:
         return None
@@ -209,7 +209,7 @@ def openssl_suite(name: str) -> str | None:
 
 
 def _choose_ciphers(context: ssl.SSLContext, config: TlsConfig) -> tuple[str, ...]:
-    """The protocols that are left. Raises ConfigError for a suite that there isn't."""
+    """Set the ciphers. Returns the protocols that they leave. Raises ConfigError for a suite that doesn't exist."""
     if not config.ciphers:
         return config.protocols
     setting = config.names[CIPHERS]
@@ -249,7 +249,7 @@ def _has(suite: str) -> bool:
 
 
 class LastWords(ssl.SSLObject):
-    """Tells why its handshake has failed, where asyncio would only hang up: `say` is given the alert's bytes."""
+    """Tells the client why its handshake failed: `say` gets the bytes of the alert. asyncio would only hang up."""
 
     outgoing: ssl.MemoryBIO | None = None
     say: Callable[[bytes], None] | None = None
@@ -268,8 +268,8 @@ class LastWords(ssl.SSLObject):
 
 
 class ListenerContext(ssl.SSLContext):
-    """Of one listener. `next_begins` with: of the next handshake what its client has sent already, and what it tells
-    its last words to."""
+    """The context of one listener. `next_begins`: for the next handshake, the bytes that its client has sent already,
+    and the function that sends an alert."""
 
     sslobject_class = LastWords
     next_begins: tuple[bytes, Callable[[bytes], None]] | None = None
@@ -293,14 +293,14 @@ class ListenerContext(ssl.SSLContext):
 
 
 class _Stores:
-    """Keys and certificates in use, which others may take the place of while the node runs (Kafka: `SslFactory`).
+    """Keys and certificates in use, which may be replaced while the node runs (Kafka: `SslFactory`).
 
-    `context` is made of them, and so is each later one: a connection keeps the one that it began with."""
+    `context` is made from them. A connection keeps the context with which it began."""
 
     __slots__ = ("_certificate", "_config", "_modified", "context")
 
     def __init__(self, config: TlsConfig) -> None:
-        """Raises ConfigError for files that aren't what they should be."""
+        """Raises ConfigError for files that can't be used."""
         self._config = config
         self._modified = _modified(config)
         self.context, self._certificate = self._made(config)
@@ -310,12 +310,13 @@ class _Stores:
         raise NotImplementedError
 
     def check(self, after: BrokerConfig) -> None:
-        """Raises ConfigError where these can't be followed: other settings, or files that are there now."""
+        """Check that this could change to the settings, and to the present files. Raises ConfigError."""
         self._followed(after)
 
     def follow(self, config: BrokerConfig) -> bool:
-        """Go over to the settings and files that are there now, where they are others. Returns whether they were.
-        Raises ConfigError, and nothing has changed then."""
+        """Change to the present settings and files. Returns True if they differ from before.
+
+        Raises ConfigError; nothing has changed then."""
         followed = self._followed(config)
         if followed is None:
             return False
@@ -327,18 +328,21 @@ class _Stores:
         self.context, self._certificate = other.context, other._certificate
 
     def _followed(self, config: BrokerConfig) -> Self | None:
-        """What this would be; None where it is that already (SslFactory.createNewSslEngineFactory)."""
+        """This with the present settings and files; None if they are as before (Kafka:
+        `SslFactory.createNewSslEngineFactory`)."""
         now = self._config
         after = now.anew(config)
         if after.values == now.values and _modified(after) == self._modified:
             return None
         for store in filter(None, (after.keys, after.trusted)):
             if store.location is not None and not is_file(store.location):
-                raise _refused(store, "it is no file")
+                raise _refused(store, "it isn't a file")
         if now.trusted is None and after.trusted is not None:
-            raise _refused(after.trusted, "a listener that had no trust store gets one at a start alone")
+            raise _refused(after.trusted, "a listener without a trust store can get one only at a start")
         if (now.keys is None) != (after.keys is None):
-            raise ConfigError(f"listener {now.listener}: it gets or loses a key store at a start alone", None)
+            raise ConfigError(
+                f"listener {now.listener}: it can get or lose a key store only at a start", None
+            )
         followed = copy(self)
         _Stores.__init__(followed, after)
         if after.keys is not None:
@@ -347,7 +351,7 @@ class _Stores:
 
 
 class OutgoingTls(_Stores):
-    """How this node encrypts its connections to one listener of others."""
+    """How this node encrypts its connections to a listener of other nodes."""
 
     __slots__ = ()
 
@@ -360,21 +364,21 @@ class OutgoingTls(_Stores):
         return context, certificate
 
     def begin(self, host: str) -> TlsChannel:
-        """Of a connection to the host. Raises ValueError for one that can't be."""
+        """Begin to encrypt a connection to the host. Raises ValueError if it can't be a host's name."""
         return TlsChannel(self.context, host)
 
 
 class Tls(_Stores):
-    """How one listener is encrypted, and who its clients are by their certificates."""
+    """How one listener is encrypted, and the principals of its clients by their certificates."""
 
     __slots__ = ("_outgoing", "is_for_principals")
 
     no_name: tuple[type[Exception], ...] = (RuleError, DerError)
-    """What `principal` raises."""
+    """The errors that `principal` raises."""
 
     def __init__(self, config: TlsConfig, *, is_for_principals: bool) -> None:
-        """Raises ConfigError for files that aren't what they should be. `is_for_principals`: nobody signs in there
-        otherwise."""
+        """Raises ConfigError for files that can't be used. `is_for_principals`: certificates name the principals, since
+        the listener has no SASL."""
         self.is_for_principals = is_for_principals
         self._outgoing: OutgoingTls | None = None
         super().__init__(config)
@@ -383,9 +387,10 @@ class Tls(_Stores):
         return _listener_context(config)
 
     def meet(self, outgoing: OutgoingTls) -> None:
-        """It is by these that brokers, this one among them, connect to the listener: from now on the two go over to
-        others together, and only to such by which those that were restarted understand those that weren't. Raises
-        ConfigError where they don't understand each other as they are."""
+        """Tie this to the keys with which brokers, this one among them, connect to the listener.
+
+        From now on both change together, and only to keys with which a restarted broker and one that isn't yet can
+        connect to each other. Raises ConfigError if they can't connect as they are."""
         self._outgoing = outgoing
         check_against_each_other(self.context, outgoing.context, self._config.listener)
 
@@ -408,7 +413,7 @@ class Tls(_Stores):
             self._outgoing._become(other._outgoing)
 
     def principal(self, transport: Any) -> Principal:
-        """Whose connection it is. Raises RuleError or DerError where its certificate's owner is nobody."""
+        """The principal of a connection. Raises RuleError or DerError if its certificate names none."""
         certificate = transport.get_extra_info("ssl_object").getpeercert(True)
         if not self.is_for_principals or certificate is None:
             return ANONYMOUS
@@ -416,8 +421,8 @@ class Tls(_Stores):
 
 
 def check_against_each_other(listener: ssl.SSLContext, outgoing: ssl.SSLContext, listener_name: str) -> None:
-    """Raises ConfigError where brokers with these settings couldn't speak to each other, whatever their hosts (Kafka:
-    `SslFactory`, `keystoreVerifiableUsingTruststore`)."""
+    """Check that brokers with these settings can connect to each other, whatever their hosts (Kafka: `SslFactory`,
+    `keystoreVerifiableUsingTruststore`). Raises ConfigError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     checked, outgoing.check_hostname = outgoing.check_hostname, False
     try:
@@ -443,14 +448,14 @@ def check_against_each_other(listener: ssl.SSLContext, outgoing: ssl.SSLContext,
 
 
 def _modified(config: TlsConfig) -> list[int | None]:
-    """When its files were written, in ns, asked before they are read."""
+    """When the files were last written, in ns. This is asked before they are read."""
     stores = (config.keys, config.trusted)
     return [None if each is None or each.location is None else modified_ns(each.location) for each in stores]
 
 
 def _check_takes_place(config: TlsConfig, before: bytes, after: bytes) -> None:
-    """Of certificates (DER): clients and ACLs that know the one have to know the other (`CertificateEntries`). Raises
-    ConfigError."""
+    """Check that clients and ACLs that know the certificate `before` also know `after` (both DER; Kafka:
+    `CertificateEntries`). Raises ConfigError."""
     assert config.keys is not None
     try:
         names = [subject_name(each) for each in (before, after)]
@@ -466,8 +471,7 @@ def _check_takes_place(config: TlsConfig, before: bytes, after: bytes) -> None:
         known = ", ".join(sorted(f"{tag & 31}:{_shown(value)}" for tag, value in missing))
         raise _refused(
             config.keys,
-            f"its certificate has no longer the alternative names {known} that the one before has "
-            f"({ALLOW_SAN_CHANGES})",
+            f"its certificate lacks the alternative names {known} of the one before ({ALLOW_SAN_CHANGES})",
         )
 
 
@@ -491,7 +495,7 @@ def _listener_context(config: TlsConfig) -> tuple[ListenerContext, bytes]:
 
 
 def _choose(context: ssl.SSLContext, config: TlsConfig) -> bytes:
-    """Protocols, ciphers and the own keys; returns the own certificate (DER), or nothing."""
+    """Set protocols, ciphers and this node's keys. Returns this node's certificate (DER), or empty bytes."""
     context.options |= ssl.OP_NO_RENEGOTIATION
     protocols = _choose_ciphers(context, config)
     context.minimum_version = _VERSIONS[protocols[0]]
@@ -502,7 +506,7 @@ def _choose(context: ssl.SSLContext, config: TlsConfig) -> bytes:
 
 
 def _trust(context: ssl.SSLContext, config: TlsConfig, trusted: str | None, purpose: ssl.Purpose) -> None:
-    # Whoever stands in the trust store is trusted, as in Java, be it nobody's root.
+    # Every certificate in the trust store is trusted, as in Java, even if it isn't a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trusted is None:
         context.load_default_certs(purpose)
@@ -528,7 +532,7 @@ def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> byt
             context.load_cert_chain(path, password=lambda: password or "")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise _refused(store, "the key isn't that of the certificate, which has to stand first") from None
+            raise _refused(store, "the key doesn't belong to the first certificate in it") from None
         if password is not None:
             raise _refused(store, f"{password_name} doesn't open its key, or {_reason(error)}") from None
         raise _refused(store, f"key and certificate can't be read: {_reason(error)}") from None
@@ -536,5 +540,5 @@ def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> byt
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """What OpenSSL calls it."""
-    return (error.reason or "they aren't what they say").replace("_", " ").lower()
+    """OpenSSL's name of the error."""
+    return (error.reason or "unknown reason").replace("_", " ").lower()

@@ -1,6 +1,6 @@
 """Encryption of a connection that this node has made: bytes to bytes, by Python's `ssl` without a socket.
 
-So it is the same over any transport. Source: Kafka's `SslTransportLayer`, client side.
+So it works over any transport. Source: Kafka's `SslTransportLayer`, client side.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ _ROOM = 64 * 1024
 
 
 class TlsChannel:
-    """Of one connection (`broker.peers.opening.Channel`). What goes wrong is an `ssl.SSLError`, in words for a user."""
+    """Encrypts one connection (`broker.peers.opening.Channel`). Its errors are OSErrors with messages for a user."""
 
     __slots__ = ("_incoming", "_object", "_outgoing", "_room", "is_ready")
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        """`host`, as it is connected to, is whom the certificate has to be for, where the context checks that. Raises
-        ValueError for one that can't be."""
+        """`host`: the host that was connected to. The certificate has to be for it, if the context checks that.
+
+        Raises ValueError if it can't be a host's name."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._room = memoryview(bytearray(_ROOM))
         self.is_ready = False
 
     def room(self) -> memoryview:
-        """Where what comes is to go."""
+        """The buffer for bytes that come."""
         return self._room
 
     def came(self, count: int) -> None:
-        """So many bytes are there."""
+        """Take `count` bytes that have come into `room()`."""
         self._incoming.write(self._room[:count])
 
     def shake(self) -> bool:
-        """Goes on with the handshake, as far as it gets: whether that is done. `to_send` may have an alert even where
-        it raises."""
+        """Go on with the handshake. Returns True once it is done. Even if this raises, `to_send` may have an alert."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -45,7 +45,7 @@ class TlsChannel:
         return True
 
     def read(self, into: memoryview) -> int:
-        """What the other node says, as much as there is room for; 0: no more for now."""
+        """Decrypt into `into`, as much as there is room for. Returns the number of bytes; 0 means no more for now."""
         try:
             count: Any = self._object.read(len(into), into)
             return int(count)
@@ -55,14 +55,14 @@ class TlsChannel:
             raise _told(error) from None
 
     def encrypt(self, data: bytes) -> None:
-        """It will be in what `to_send` gives."""
+        """Encrypt data; `to_send` then returns it."""
         try:
             self._object.write(data)
         except ssl.SSLError as error:
             raise _told(error) from None
 
     def to_send(self) -> bytes:
-        """What is to go out."""
+        """The encrypted bytes to send."""
         return self._outgoing.read()
 
 
@@ -78,7 +78,7 @@ _NO_TLS = frozenset(
 
 
 def _told(error: ssl.SSLError) -> OSError:
-    """In words that say what to do. The error's own traceback would hold this connection."""
+    """A new error, in words that say what to do. The old one's traceback would keep this connection alive."""
     reason = error.reason or ""
     words = reason.lower().replace("_", " ")
     if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
@@ -92,7 +92,7 @@ def _told(error: ssl.SSLError) -> OSError:
         )
         return OSError(f"its certificate isn't trusted: {why.removesuffix('.')} ({setting})")
     if reason in _NO_TLS:
-        return OSError("what it answers isn't TLS")
+        return OSError("its answer isn't TLS")
     if "ALERT" in reason:
         return OSError(f"it refuses: {words}")
     return OSError(f"no encryption with it: {words or error.args}")

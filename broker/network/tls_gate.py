@@ -1,8 +1,8 @@
-"""A connection at an encrypted listener until its client and the broker have agreed on the keys.
+"""A connection at an encrypted listener, until its client and the broker have agreed on keys.
 
-The gate stands in the place of the connection's protocol: it counts the connection when it is accepted, bounds the
-handshake in time, and hands over once that is done. A handshake that fails concerns nobody else. Source: the states of
-Kafka's `SslTransportLayer` before READY, whose failures are delayed as failed sign-ins are.
+The gate takes the place of the connection's protocol: it counts the connection when it is accepted, bounds the time of
+the handshake, and hands over once that is done. A failed handshake doesn't affect other connections. Source: the states
+of Kafka's `SslTransportLayer` before READY. As in Kafka, failures are delayed as failed sign-ins are.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Principal
 
 LONGEST_HANDSHAKE_S = 10.0
-"""How long a client may take until it has agreed on the keys."""
-_SHUTDOWN_S = 5.0  # for the client's own goodbye, behind ours
+"""How long a client may take for the handshake."""
+_SHUTDOWN_S = 5.0  # the wait for the client's close message, after the broker's
 _ROOM = 16 * 1024
 _HELLO = 1024
 _HANDSHAKE = b"\x16"  # the first byte of TLS
@@ -43,53 +43,53 @@ _NOTHING_IN_COMMON = frozenset(("UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "VER
 
 
 class HeldSocket(Protocol):
-    """That its client may still read from."""
+    """A socket that stays open so that its client can read the alert."""
 
     def close(self) -> None: ...
 
 
 class Encryption(Protocol):
-    """Of a listener (`broker.network.tls`). `context` is that of Python's ssl."""
+    """The encryption of a listener (`broker.network.tls`). `context` is an `ssl.SSLContext`."""
 
     context: Any
     no_name: tuple[type[Exception], ...]
 
     def principal(self, transport: Any) -> Principal:
-        """Whose connection it is, by the client's certificate. Raises one of `no_name`."""
+        """The principal of a connection, by the client's certificate. Raises one of `no_name`."""
         ...
 
     def check(self, after: BrokerConfig) -> None:
-        """Raises ConfigError where the listener couldn't go over to these settings."""
+        """Check that the listener could change to these settings. Raises ConfigError."""
         ...
 
     def follow(self, config: BrokerConfig) -> bool:
-        """Go over to what is there now; whether that is something else. Raises ConfigError."""
+        """Change to the present settings and files. Returns True if they differ from before. Raises ConfigError."""
         ...
 
 
 class Gatekeeper(Protocol):
-    """The listener."""
+    """The part of the listener that the gate uses."""
 
     gates: dict[TlsGate, None]
 
     def not_encrypted(self, client: str, why: str) -> None:
-        """A handshake has failed: that is logged, now and then."""
+        """Log, now and then, that a handshake has failed."""
         ...
 
 
 MOST_HANDSHAKES = 8
-"""That begin in one turn of the loop: each takes half a millisecond, and hundreds may ask at once."""
+"""Handshakes that begin in one turn of the loop: each takes half a millisecond, and hundreds may come at once."""
 
 
 class Handshakes:
-    """Of a listener: who has said hello waits in line for its turn, so that others are served between."""
+    """The handshakes of a listener. Clients that have said hello wait in line, so that others are served in between."""
 
     def __init__(self) -> None:
         self._waiting: deque[TlsGate] = deque()
         self._begun = 0  # in this turn
 
     def begin(self, gate: TlsGate) -> None:
-        """Now, or in a later turn."""
+        """Begin the handshake, now or in a later turn."""
         if self._begun < MOST_HANDSHAKES and not self._waiting:
             self._let_in(gate)
         else:
@@ -108,7 +108,7 @@ class Handshakes:
 
 
 class TlsGate(asyncio.BufferedProtocol):
-    """Of one connection, until it is encrypted; behind that it only passes on what asyncio had for it still."""
+    """The gate of one connection, until that is encrypted. Then it only passes on what asyncio still had for it."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class TlsGate(asyncio.BufferedProtocol):
         failure_delay_ms: int,
         handshakes: Handshakes | None = None,
     ) -> None:
-        """`failure_delay_ms`: for so long who has failed is kept waiting, so that it can read why. `handshakes`: the
-        listener's."""
+        """`failure_delay_ms`: how long a failed client is kept waiting; it can read the reason meanwhile. `handshakes`:
+        the listener's."""
         self._handshakes = handshakes or Handshakes()
         self._connection = connection
         self._encryption = encryption
@@ -131,9 +131,9 @@ class TlsGate(asyncio.BufferedProtocol):
         self._timer: Scheduled | None = None
         self._shaking: asyncio.Future[None] | None = None
         self._buffer: bytearray | bytes = b""
-        self._hello = b""  # the beginning of what the client says, until asyncio reads on
-        self._early: list[bytes] = []  # what came in the same turn in which the keys were agreed on
-        self._has_ended = False  # the client's side, in that turn
+        self._hello = b""  # the client's first bytes, until asyncio reads on
+        self._early: list[bytes] = []  # bytes that came in the turn in which the handshake ended
+        self._has_ended = False  # the client has sent its end in that turn
         self._is_shaking = False
         self._is_open = False
         self._is_over = False
@@ -156,10 +156,10 @@ class TlsGate(asyncio.BufferedProtocol):
             if self._why is not None:
                 self._fail(self._why)
             self._end()
-        # else `_shake` finds out
+        # else `_shake` notices it
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """For the client's hello; and once asyncio has agreed on the keys, for what is behind its handshake."""
+        """Room for the client's hello and, once the handshake is done, for the bytes behind it."""
         self._buffer = room = bytearray(_ROOM if self._is_shaking else _HELLO)
         return room
 
@@ -172,7 +172,7 @@ class TlsGate(asyncio.BufferedProtocol):
         raw = self._transport
         if self._shaking is not None or raw is None:
             return
-        raw.pause_reading()  # one that isn't let in may send for as long as it is there
+        raw.pause_reading()  # a client that isn't let in may go on sending
         if not self._connection.is_let_in:
             return
         self._hello += data
@@ -188,7 +188,7 @@ class TlsGate(asyncio.BufferedProtocol):
     # --- the handshake --------------------------------------------------------------------------------------
 
     def shake(self) -> bool:
-        """It is this one's turn; whether it is still there."""
+        """Begin the handshake. Returns False if the connection is gone."""
         raw = self._transport
         if self._is_over or raw is None or raw.is_closing():
             return False
@@ -199,7 +199,7 @@ class TlsGate(asyncio.BufferedProtocol):
         context = self._encryption.context
         loop = asyncio.get_running_loop()
         # asyncio makes the encryption object inside `start_tls`. uvloop makes it in a later turn of the loop, right
-        # behind the callback that is registered here, so that no other connection can come between.
+        # after the callback that is registered here, so that no other connection can come in between.
         context.next_begins = begins = self._hello, self._say
         loop.call_soon(setattr, context, "next_begins", begins)
         self._hello, self._is_shaking = b"", True
@@ -212,7 +212,7 @@ class TlsGate(asyncio.BufferedProtocol):
                 ssl_handshake_timeout=2 * LONGEST_HANDSHAKE_S,  # ours comes first, by the scheduler's clock
                 ssl_shutdown_timeout=_SHUTDOWN_S,
             )
-        except OSError as error:  # as those of ssl are
+        except OSError as error:  # errors of ssl are OSErrors
             self._fail(self._why or _reason(error))
             return
         except Exception as error:
@@ -255,14 +255,14 @@ class TlsGate(asyncio.BufferedProtocol):
         self.abort(f"it hasn't finished the handshake in {LONGEST_HANDSHAKE_S:.0f} s")
 
     def abort(self, why: str) -> None:
-        """The handshake ends at once."""
+        """End the handshake at once."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.abort()
         self._let_go()
 
     def _say(self, alert: bytes) -> None:
-        """Send the alert that says why, which asyncio would drop, and keep the socket until the client has read it."""
+        """Send the alert with the reason, which asyncio would drop. Keep the socket until the client has read it."""
         raw = self._transport
         if raw is not None and not raw.get_write_buffer_size():
             self._held = last_words(raw, alert)
@@ -309,11 +309,11 @@ class TlsGate(asyncio.BufferedProtocol):
 def _seems(data: bytes) -> str:
     if data[:4] in HTTP_STARTS:
         return "looks like HTTP"
-    return "may be Kafka's protocol as it is (security.protocol=PLAINTEXT or SASL_PLAINTEXT)"
+    return "may be Kafka's protocol without TLS (security.protocol=PLAINTEXT or SASL_PLAINTEXT)"
 
 
 def _reason(error: OSError) -> str:
-    """What went wrong, in words that say what to do."""
+    """The error in words that say what to do."""
     reason = getattr(error, "reason", None)
     if not isinstance(reason, str):
         return "it hung up"

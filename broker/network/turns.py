@@ -1,19 +1,18 @@
-"""Long requests in turns: others are served in between.
+"""Long requests take turns, so that others are served in between.
 
     async def handle(node, context, request):
         found = []
         await in_turns(request.names, lambda some: found.extend(map(describe, some)))
         return Response(found)
 
-It goes on after each `await turn()` in a later turn of the loop: each request has one step in it, and those that wait
-take turns, as many as there is time for. What has waited for an answer goes on in such a turn, too, never within the
-call of who answers. What is long to compute and looks at no state goes beside the loop:
+After each `await turn()` the handler goes on in a later turn of the loop. A turn takes one step of each waiting
+request, as far as there is time. A handler that waits for a `Later` goes on in such a turn, too, never within the call
+that answers. A long computation that reads no state goes beside the loop:
 
     checked = await compute(partial(validate, batch))
 
-One that never waits, as with a list that isn't long, is done in the call that drives it, and costs no more than the
-coroutine. What it reads may change between two steps: it takes a copy of what it walks over, and looks up the rest as
-it is by then.
+A handler that never waits, as with a short list, is done in the call that drives it, and costs no more than the
+coroutine. State may change between two steps: a handler copies what it iterates over, and looks up the rest again.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ T = TypeVar("T")
 # --- Requests in turns -------------------------------------------------------------------------------------------
 
 PER_TURN = 1_000
-"""So many entries of a list are gone through in one turn of the loop, at some 10 µs each."""
+"""Entries of a list that one turn of the loop goes through, at some 10 µs each."""
 
 
 def runs_to_its_end(handle: Handle) -> Handle:
-    """Of a handler that changes something: it goes on where its client hangs up, unless what it waits for can be taken
-    back. Others end at their `await` then."""
+    """Mark a handler that changes something: it goes on if its client hangs up, unless what it waits for can be taken
+    back. Other handlers then end at their `await`."""
     handle.runs_to_its_end = True  # type: ignore[attr-defined]
     return handle
 
 
 def portions(entries: Sequence[T]) -> Iterable[Sequence[T]]:
-    """The entries, as many at a time as one turn goes through; nearly always all of them."""
+    """The entries in portions, each for one turn. Nearly always one portion has them all."""
     count = len(entries)
     if count <= PER_TURN:
         return (entries,)
@@ -63,7 +62,7 @@ def portions(entries: Sequence[T]) -> Iterable[Sequence[T]]:
 
 
 async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> None:
-    """Takes the entries by portions; after each that is whole a turn may end."""
+    """Take the entries in portions. The turn may end after each full one."""
     for some in portions(entries):
         take(some)
         if len(some) == PER_TURN:
@@ -71,18 +70,18 @@ async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) 
 
 
 class Awaited(Protocol):
-    """One of several that a request waits for together."""
+    """One of several things that a request waits for together."""
 
     def start(self, done: Callable[[], None]) -> None:
-        """`done` is called once nothing is waited for any more."""
+        """Begin to wait. Call `done` once the wait is over."""
         ...
 
     def expire(self) -> None:
-        """The time is over: it is done."""
+        """The time is over: end the wait."""
         ...
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """The request doesn't wait for it any more."""
         ...
 
 
@@ -97,15 +96,15 @@ def _abandon(waited: Iterable[Awaited]) -> None:
 
 
 def _left_waiting(error: BaseException) -> None:
-    log.error("what a request waited for may be left behind", exc_info=error)
+    log.error("a request may have left behind something that waits for it", exc_info=error)
 
 
 def _nothing() -> None:
-    """What was done stays: that the client has gone takes nothing back."""
+    """Called if the client has gone: nothing is taken back."""
 
 
 class _UnderWay:
-    """A request's work, and what its next step is to be given."""
+    """A request's work, and the value or error for its next step."""
 
     __slots__ = ("awaited", "context", "error", "found", "later", "steps", "take_back", "to_the_end")
 
@@ -115,12 +114,12 @@ class _UnderWay:
         self.context = context
         self.later: Later[Any] = Later()
         self.awaited: Later[Any] | None = None
-        self.take_back: TakeBack | None = None  # what is to be computed, where it waits for that
+        self.take_back: TakeBack | None = None  # cancels a computation, while it waits for one
         self.found: Any = None
         self.error: BaseException | None = None
 
     def step(self) -> WaitsFor:
-        """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
+        """Take one step. Returns what to compute or await before the next. Raises StopIteration with the answer."""
         found, self.found = self.found, None
         error, self.error = self.error, None
         awaited, self.awaited = self.awaited, None
@@ -141,7 +140,7 @@ class _UnderWay:
 
 
 class Turns:
-    """The requests that are under way, the next one first."""
+    """The requests that are under way, in order: the next one first."""
 
     def __init__(
         self,
@@ -149,15 +148,15 @@ class Turns:
         computing: Computing | None = None,
         watchdog: Watchdog | None = None,
     ) -> None:
-        """Without `computing` all is computed in the turn that asks for it."""
+        """Without `computing`, computations run within the turn that asks for them."""
         self._call_soon = scheduler.call_soon
         self._computing: Computing = computing or ComputingAtOnce()
         self._watchdog = watchdog
         self._waiting: deque[_UnderWay] = deque()
         self._turn: Scheduled | None = None
         self._stopped = False
-        self._turn_began_s: float | None = None  # of the turn that is being taken
-        self._to_call: deque[Callable[[], object]] | None = None  # behind the step that is being taken
+        self._turn_began_s: float | None = None  # when the present turn began
+        self._to_call: deque[Callable[[], object]] | None = None  # what to call after the present step
 
     def answer(
         self,
@@ -166,12 +165,12 @@ class Turns:
         *,
         to_the_end: bool = False,
     ) -> R | Later[R]:
-        """The answer where one step makes it. Raises what that raises.
+        """Take the steps. Returns the answer if the first one gives it, else a Later. Raises what the first one raises.
 
-        `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
-        up, as those of a request that changes something, unless what they wait for can be taken back.
+        `context`: the request that the log names if a step takes long. `to_the_end`: the steps go on if the client
+        hangs up, since they change something, unless what they wait for can be taken back.
         """
-        is_within = self._turn_began_s is not None  # in a turn that counts already
+        is_within = self._turn_began_s is not None  # within a turn that is timed already
         if not is_within and self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         try:
@@ -187,8 +186,8 @@ class Turns:
     def driver(
         self, handle: Callable[[Any, RequestContext, Any], Waiting[R]], node: Any
     ) -> Callable[[RequestContext, Any], R | Later[R]]:
-        """What calls the handler of a node and is given its answer, as by `answer`: in one call, since each request
-        pays for it."""
+        """A function that calls the node's handler and returns as `answer` does. It does so in one call, since every
+        request pays for it."""
         take_up, to_the_end = self._take_up, getattr(handle, "runs_to_its_end", False)
 
         def driven(context: RequestContext, request: Any) -> R | Later[R]:
@@ -217,21 +216,22 @@ class Turns:
         return later
 
     async def to_the_end(self, steps: Waiting[R]) -> R:
-        """What the steps of a request return: they go on where its client hangs up, though the request doesn't, unless
-        what they wait for can be taken back."""
+        """Take steps that go on even if the client hangs up and the request ends, unless what they wait for can be
+        taken back. Returns their result."""
         answer = self.answer(steps, to_the_end=True)
         return await answer if isinstance(answer, Later) else answer
 
     def carry_out(self, steps: Waiting[None], failed: Callable[[BaseException], None]) -> Later[None] | None:
-        """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does. Where
-        what is returned has an `on_abandon`, it may be given up."""
+        """Take steps without waiting for them. Raises what the first step raises; `failed` gets a later step's error.
+
+        Returns a Later if they aren't done. It may be abandoned if it has an `on_abandon`."""
         later = self.answer(steps, to_the_end=True)
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
         return later
 
     def soon(self, then: Callable[[], object]) -> None:
-        """`then` is called once what is at hand is done: behind the step, where one is being taken in a turn."""
+        """Call `then` soon: after the present step, if a turn is being taken."""
         if self._to_call is None:
             self._call_soon(then)
         else:
@@ -243,15 +243,16 @@ class Turns:
         take: Callable[[Sequence[T]], object],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Takes the entries, in this call where they are few; `failed` is told of what a later turn raises."""
+        """Take the entries, within this call if they are few. `failed` gets the error of a later turn."""
         if len(entries) <= PER_TURN:
             take(entries)
         else:
             self.carry_out(in_turns(entries, take), failed)
 
     async def all_done(self, waited: Sequence[Awaited], timeout_ms: int | None, scheduler: Scheduler) -> None:
-        """Until all of them are done, or the time is over: many begin to wait in turns of the loop, and end so. Where
-        the client goes, nothing is waited for any more, and nothing is taken back."""
+        """Wait until all of them are done, or the time is over. Many begin and end their wait in several turns.
+
+        If the client goes, the wait ends, and nothing is taken back."""
         over: Later[None] = Later()
         left = len(waited)
 
@@ -285,14 +286,14 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn that is being taken has been long enough. That of a handler's first step begins with the
-        first time that it asks."""
+        """True if the present turn has been long enough. For a handler's first step the time begins when it first asks
+        this."""
         if self._turn_began_s is None and self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         return self._took_s() > TURN_S
 
     def stop(self) -> None:
-        """Nobody is answered any more."""
+        """Stop: no request is answered any more."""
         self._stopped = True
         self._computing.stop()
         self._waiting.clear()
@@ -310,7 +311,7 @@ class Turns:
         under_way.steps.close()
 
     def _take_back(self, under_way: _UnderWay, wanted: Later[Any]) -> None:
-        """The client has hung up; what it waits for may be under way by now, and then it goes on."""
+        """The client has hung up. End the request, unless what it waits for can't be taken back any more."""
         if wanted.on_abandon is not None:
             self._abandon(under_way)
 
@@ -323,7 +324,7 @@ class Turns:
         if isinstance(wanted, Later):
             under_way.awaited = wanted
             if under_way.to_the_end and wanted.on_abandon is not None:
-                # what it waits for can be taken back
+                # its wait can be taken back
                 under_way.later.waits_for(partial(self._take_back, under_way, wanted))
             wanted.when_answered(partial(self._goes_on, under_way))
         else:
@@ -332,7 +333,7 @@ class Turns:
             )
 
     def _goes_on(self, under_way: _UnderWay) -> None:
-        """What it waited for is there."""
+        """Have the request go on: its wait is over."""
         if not self._stopped:
             self._waiting.append(under_way)
             self._again()
@@ -348,7 +349,7 @@ class Turns:
             self._turn = self._call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """A step of each of those that wait by now, as long as the turn isn't over."""
+        """Take a step of each request that waits now, until the turn is over."""
         self._turn = None
         left = len(self._waiting)
         to_call: deque[Callable[[], object]] = deque()
@@ -407,14 +408,14 @@ def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-# --- What is done one at a time of each of many, as it came, in turns of the loop -----------------------------
+# --- Work of which only one piece at a time is under way for each key, in the order in which it came -----------
 
 Lines = dict[K, deque[Later[None]]]
-"""Who waits for its turn, by what it is of; what nothing is under way of isn't in it."""
+"""The waiting places, by key. A key with nothing under way isn't in it."""
 
 
 async def in_line(lines: Lines[K], key: K, steps: Waiting[A]) -> A:
-    """The steps, once it is their turn."""
+    """Take the steps once it is their turn. Returns their result."""
     place: Later[None] = Later()
     waiting = lines.get(key)
     is_first = waiting is None
@@ -427,8 +428,8 @@ async def in_line(lines: Lines[K], key: K, steps: Waiting[A]) -> A:
             await place
         return await steps
     finally:
-        steps.close()  # where it never began
-        if place in waiting:  # it has hung up before its turn came
+        steps.close()  # they may never have begun
+        if place in waiting:  # the client hung up before their turn came
             waiting.remove(place)
         elif waiting:
             waiting.popleft().reply(None)

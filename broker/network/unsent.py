@@ -1,10 +1,10 @@
-"""What of a connection's answers the socket hasn't taken yet.
+"""The answers of a connection that the socket hasn't taken yet.
 
-Ranges of files stay in their files until the socket takes their bytes: they are read into memory that all connections
-of a node have in common, and what the socket doesn't take of it is read again once it does. So a client that doesn't
-read what it asked for costs a piece, not the answer. (Kafka: `FileRecords.writeTo`, by `sendfile`; on one machine that
-hands over a page at a time, which costs client and broker more than the copy.) Where no socket is at hand, as in a
-network of a test, or it takes what is encrypted alone, they are read a piece at a time.
+Ranges of files stay in their files until the socket takes their bytes. They are read into memory that all connections
+of a node share; bytes that the socket doesn't take are read again once it does. So a client that doesn't read its
+answer costs the memory of a piece, not of the answer. (Kafka uses `sendfile` in `FileRecords.writeTo`; on one machine
+that hands over a page at a time, which costs client and broker more than the copy.) Without a socket, as in the network
+of a test, or with encryption, ranges are read a piece at a time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from broker.network.answers import Chunk
 from storage.files import FileRange
 
 PIECE_BYTES = 16 * 1024
-"""Of a file: what one transport holds of it at a time, by which it learns that its socket takes more."""
+"""The piece of a file that a transport holds at a time. Once it is gone, the transport knows that its socket takes
+more."""
 PER_TURN_BYTES = 4 * 1024 * 1024
-"""What one connection is given before others have their turn."""
+"""The bytes that one connection sends before others have their turn."""
 
 
 def _socket_of(transport: asyncio.Transport) -> int:
-    """-1 where there is none."""
+    """The file descriptor of the socket, or -1 if there is none."""
     known = transport.get_extra_info("socket")
     return -1 if known is None else int(known.fileno())
 
@@ -35,15 +36,15 @@ def _in_memory(chunks: Iterable[Chunk]) -> int:
 
 
 class Sending(Enum):
-    """How far the answers have come."""
+    """How far sending has come."""
 
-    DONE = auto()  # all is with the transport
-    FULL = auto()  # the transport holds what the socket didn't take
+    DONE = auto()  # the transport has all
+    FULL = auto()  # the transport holds bytes that the socket didn't take
     TURN_IS_OVER = auto()  # the socket may take more
 
 
 class Unsent:
-    """The answers of one connection, in order. Nobody else writes to the transport while there are any."""
+    """The answers of one connection, in order. Nothing else writes to the transport while there are any."""
 
     __slots__ = (
         "_at",
@@ -57,37 +58,39 @@ class Unsent:
     )
 
     def __init__(self, transport: asyncio.Transport, passage: memoryview) -> None:
-        """`passage`: memory that a file's bytes go through to the socket. Nothing is in it between two calls."""
+        """`passage`: memory through which a file's bytes go to the socket. It is free between two calls."""
         self._transport = transport
         self._passage = passage
         self._taken_bytes = len(
             passage
-        )  # at once, by a socket that was full then: it won't take much more next time
+        )  # what the socket last took until it was full: it won't take much more next time
         self._chunks: deque[Chunk] = deque()
-        self._held_bytes = -1  # until somebody asks: nearly all answers are taken at once
-        self._at = 0  # so much of the first one has gone
-        # a transport that encrypts has a socket too, which would take a file as it is
+        self._held_bytes = -1  # not counted before it is asked for: nearly all answers are taken at once
+        self._at = 0  # how much of the first chunk has gone
+        # A transport that encrypts has a socket, too, but that would send a file unencrypted.
         is_encrypted = transport.get_extra_info("sslcontext") is not None
         self._socket = -1 if is_encrypted else _socket_of(transport)
         self.told_from_bytes = 1 if is_encrypted else 0
-        """The high water by which a transport that is FULL says so, and says as soon as all is taken. Asyncio's TLS is
-        above it with as many bytes already, and would be with none; all others are with more."""
+        """The high-water mark with which a FULL transport reports that it is full, and later that all is taken.
+
+        Asyncio's TLS counts as full when it holds this many bytes, so with 0 it always would be. Other transports count
+        as full when they hold more."""
 
     def add(self, chunks: Iterable[Chunk]) -> None:
-        """Behind all others."""
+        """Append chunks."""
         self._chunks += chunks
         if self._held_bytes >= 0:
             self._held_bytes += _in_memory(chunks)
 
     @property
     def held_bytes(self) -> int:
-        """What of them is in memory, but for what the transport has."""
+        """The bytes of them in memory, without those that the transport has."""
         if self._held_bytes < 0:
             self._held_bytes = _in_memory(self._chunks)
         return self._held_bytes
 
     def go_on(self) -> Sending:
-        """Give as much as is taken. Raises `OSError`: of the file, or as `ConnectionError` of the socket."""
+        """Send as much as the socket takes. Raises OSError for the file, ConnectionError for the socket."""
         transport, chunks = self._transport, self._chunks
         given = 0
         while not transport.get_write_buffer_size():
@@ -106,7 +109,7 @@ class Unsent:
         return Sending.FULL
 
     def _write_before_range(self) -> int:
-        """What is in memory, up to the next range."""
+        """Write the chunks in memory, up to the next range. Returns their size in bytes."""
         plain: list[bytes | bytearray | memoryview] = []
         chunks = self._chunks
         while chunks and not isinstance(chunk := chunks[0], FileRange):
@@ -130,8 +133,8 @@ class Unsent:
         return count
 
     def _pass_on(self, chunk: FileRange, at: int) -> int:
-        """From the file to the socket, and behind what it takes at once a piece to the transport, which tells when it
-        takes more."""
+        """Send from the file to the socket. If that is full, give the next piece to the transport, which reports when
+        the socket takes more."""
         there = self._passage[: chunk.read_into(at, self._passage[: 2 * self._taken_bytes])]
         taken = self._taken_at_once(there)
         if taken == len(there):
@@ -149,5 +152,5 @@ class Unsent:
             return 0
         except ConnectionError:
             raise
-        except OSError as error:  # the network takes the peer for lost by some that Python has no name for
+        except OSError as error:  # some errors that mean a lost peer have no class of their own in Python
             raise ConnectionError(error.errno, error.strerror) from error

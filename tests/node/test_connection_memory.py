@@ -207,7 +207,7 @@ def test_a_part_of_a_request_that_others_wait_for_is_given_up(
     schedule.advance(1)
     assert stalled.transport.aborted
     assert not waiting.transport.aborted
-    assert "for 10 s that others wait for" in caplog.text
+    assert "for 10 s, and others wait for memory" in caplog.text
     stalled.lose()
     assert waiting.send_on().is_read_from
     assert not memory.requests.is_short

@@ -248,7 +248,7 @@ def test_who_reads_a_byte_now_and_then_does_not_keep_others_waiting_for_ever(
     del slow.transport.written[:10]
     schedule.advance(STALLED_S)
     assert (slower.transport.aborted, slow.transport.aborted) == (True, False)
-    assert "are the most, and others wait for them" in caplog.text
+    assert "are the most, and others wait for memory" in caplog.text
     slower.lose()
     schedule.advance(0)
     assert waiting.dispatcher.served == [b"one"]

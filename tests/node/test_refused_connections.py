@@ -79,7 +79,7 @@ def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_o
         assert answer.error_code == Error.ILLEGAL_SASL_STATE
     assert [connecting.admitted(port) for port in (1, 2)] == [True, False]
     line = (
-        "asks for SASL{}, but nobody signs in at listener PLAINTEXT: it is for clients with "
+        "asks for SASL{}, but listener PLAINTEXT doesn't use SASL: it is for clients with "
         "security.protocol=PLAINTEXT"
     )
     assert [record.getMessage() for record in caplog.records] == [

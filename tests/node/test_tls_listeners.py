@@ -231,7 +231,7 @@ async def test_who_speaks_plaintext_or_http_at_an_encrypted_listener(
     caplog.set_level(logging.INFO, "barnabas.connection")
     node = await node_of(tmp_path, authority)
     assert await refused(node, None) in ("IncompleteReadError", "ConnectionResetError")
-    assert "what it sends isn't TLS, but may be Kafka's protocol as it is" in lines_of(caplog)
+    assert "what it sends isn't TLS, but may be Kafka's protocol without TLS" in lines_of(caplog)
     monkeypatch.setattr("tests.node.test_tls_listeners.VERSIONS", b"GET / HTTP/1.1\r\n")
     await refused(node, None)
     assert "HTTP" not in lines_of(caplog)  # one line of a kind in a while
@@ -393,7 +393,7 @@ def test_what_comes_with_the_end_of_the_handshake_is_served(
         ({"ssl_keystore_location": "{}/locked.pem"}, "its key is encrypted, and ssl.key.password is missing"),
         (
             {"ssl_keystore_location": "{mixed}"},
-            "the key isn't that of the certificate, which has to stand first",
+            "the key doesn't belong to the first certificate in it",
         ),
         ({"ssl_key_password": "sesame"}, "its key isn't encrypted, but ssl.key.password is given"),
         (

@@ -183,7 +183,7 @@ def test_who_has_no_protocol_in_common_is_told() -> None:
 def test_what_isnt_tls_is_said_to_be_none() -> None:
     two = Two(outgoing(), server_context())
     give(two.connection, b"\0\0\0\x0ahow are you")
-    assert two.told == [("ended", "what it answers isn't TLS")]
+    assert two.told == [("ended", "its answer isn't TLS")]
 
 
 @pytest.mark.parametrize("end", ["goodbye", "hang up", "nonsense"])
