@@ -189,7 +189,7 @@ async def test_a_file_that_is_broken_meanwhile_leaves_the_listener_as_it_is(
     with caplog.at_level(logging.WARNING, "barnabas.server"):
         assert alter(node, BROKER, "", ("log.retention.ms", SET, "77")) is Error.NONE
 
-    assert "listener A: the keys and certificates stay as they are" in caplog.text
+    assert "listener A: keys and certificates stay as they are" in caplog.text
     assert await is_shown(node, OURS)
 
 
