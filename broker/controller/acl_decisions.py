@@ -1,6 +1,6 @@
-"""ACLs that are made and removed: from what is wanted and the image to records, or to errors.
+"""Creating and removing ACLs: pure functions that turn a request and the image into records, or into errors.
 
-Pure functions (Kafka: `AclControlManager`).
+Source: Kafka's `AclControlManager`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from protocol.wire.schema import Message
 
 
 def _check(acl: Acl, metadata_version: int) -> None:
-    """In Kafka's order: `AclApis.handleCreateAcls`, then `AclControlManager.validateNewAcl`. Raises KafkaError."""
+    """Check an ACL in Kafka's order: `AclApis.handleCreateAcls`, then `AclControlManager.validateNewAcl`.
+    Raises KafkaError."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
@@ -78,9 +79,9 @@ def _invalid(message: str) -> KafkaError:
 async def created(
     image: ClusterImage, wanted: Sequence[Acl], new_id: Callable[[], bytes]
 ) -> tuple[list[Message], list[KafkaError | None]]:
-    """The records, and for each ACL what speaks against it; one that is there already is made no second time.
+    """Return the records, and for each ACL its error or None. An ACL that already exists isn't created again.
 
-    Raises KafkaError (POLICY_VIOLATION, as `check_records`) where the request as a whole makes too many records.
+    Raises KafkaError (POLICY_VIOLATION, see `check_records`) if the whole request makes too many records.
     """
     held = image.kept.acls
     metadata_version = image.features.get(METADATA_VERSION, 0)
@@ -106,16 +107,17 @@ async def created(
 
 
 class Deleted(NamedTuple):
-    """What one filter has removed, or why nothing of it could be."""
+    """The ACLs that one filter has removed, or the reason why it removed none."""
 
     acls: list[Acl]
     error: KafkaError | None = None
 
 
 async def deleted(image: ClusterImage, filters: Sequence[AclFilter]) -> tuple[list[Message], list[Deleted]]:
-    """The records, and for each filter what it meets: an ACL that several meet is told of each.
+    """Return the records, and for each filter the ACLs it matches. An ACL that several filters match appears
+    in each.
 
-    Raises KafkaError (INVALID_REQUEST) where all together meet too many.
+    Raises KafkaError (INVALID_REQUEST) if all filters together match too many.
     """
     going: dict[bytes, Message] = {}
     outcomes: list[Deleted] = []

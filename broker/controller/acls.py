@@ -1,5 +1,7 @@
-"""What an ACL is: an entry that allows or denies a principal, from a host, an operation on the resources of a name, or
-of all names with a prefix. Sources: `StandardAcl`, `AclBinding`, `AclBindingFilter` and `CidrUtils` (KIP-1276).
+"""ACLs. An ACL allows or denies a principal, from a host, an operation on the resources with a name or a
+prefix.
+
+Sources: `StandardAcl`, `AclBinding`, `AclBindingFilter` and `CidrUtils` (KIP-1276).
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ if TYPE_CHECKING:
     from protocol.messages.security import AclCreation, DeleteAclsFilter, DescribeAclsRequest
 
 UNKNOWN, ANY_CODE = 0, 1
-"""The codes of all four enumerations for what isn't known, and for a filter's "whichever"."""
+"""In all four enumerations, the codes for "unknown" and for a filter's "any"."""
 
 WILDCARD = "*"
-"""As a literal resource all of the type, as a host every one."""
+"""Every resource of the type if it is a literal resource name, every host if it is a host."""
 WILDCARD_PRINCIPAL = "User:*"
 
 
 class PatternType(IntEnum):
-    """How a resource's name is meant; MATCH is a filter's alone."""
+    """How to read a resource's name. Only filters use MATCH."""
 
     MATCH = 2
     LITERAL = 3
@@ -64,16 +66,16 @@ OPERATION_NAMES = {
     14: "DESCRIBE_TOKENS",
     15: "TWO_PHASE_COMMIT",
 }
-"""By code the names of what an ACL can be of."""
+"""The operations of ACLs, code → name."""
 
 
 def enum_text(names: dict[int, str], code: int) -> str:
-    """A code's name in Java, as error texts have it."""
+    """A code's name in Java, as error texts show it."""
     return names.get(code) or ("ANY" if code == ANY_CODE else "UNKNOWN")
 
 
 class Acl(NamedTuple):
-    """One entry. `principal` is `Type:name`; codes are those of the wire."""
+    """One entry. `principal` is `Type:name`; the codes are those of the wire format."""
 
     resource_type: int
     resource_name: str
@@ -108,7 +110,7 @@ class Acl(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """As Kafka's log of denials has it."""
+        """The text that Kafka logs when it denies an operation."""
         return (
             f"StandardAcl[resourceType={enum_text(RESOURCE_TYPE_NAMES, self.resource_type)}, "
             f"resourceName={self.resource_name}, patternType={_name(PatternType, self.pattern_type)}, "
@@ -126,7 +128,8 @@ def _name(of: type[PatternType | Permission], code: int) -> str:
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant: None, or ANY_CODE, for whichever. Principals and hosts are compared as texts."""
+    """The ACLs that a request means. None or ANY_CODE matches any value. Principals and hosts compare as
+    text."""
 
     resource_type: int
     resource_name: str | None
@@ -150,25 +153,26 @@ class AclFilter(NamedTuple):
 
     @property
     def is_nonsense(self) -> bool:
-        """Whether it says UNKNOWN outright, at which Kafka closes the connection."""
+        """True if a field is explicitly UNKNOWN. Kafka then closes the connection."""
         return UNKNOWN in (self.resource_type, self.pattern_type, self.operation, self.permission_type)
 
     @property
     def has_unknown_pattern(self) -> bool:
-        """Whether a code of its resource or pattern is none that there is."""
+        """True if the resource type or the pattern type has a code that doesn't exist."""
         known = self.pattern_type in (ANY_CODE, *PatternType)
         return not known or self.resource_type not in (ANY_CODE, *RESOURCE_TYPE_NAMES)
 
     @property
     def has_unknown_entry(self) -> bool:
-        """Whether a code of its operation or permission is none that there is."""
+        """True if the operation or the permission has a code that doesn't exist."""
         return self.operation not in (ANY_CODE, *OPERATION_NAMES) or self.permission_type not in (
             ANY_CODE,
             *Permission,
         )
 
     def matches(self, acl: Acl) -> bool:
-        """MATCH as a pattern's type: whatever applies to a resource of that name."""
+        """True if the filter matches the ACL. The pattern type MATCH matches every ACL that applies to a
+        resource of that name."""
         return (
             self.resource_type in (ANY_CODE, acl.resource_type)
             and self.pattern_type in (ANY_CODE, PatternType.MATCH, acl.pattern_type)
@@ -197,7 +201,7 @@ _JAVA_INT = re.compile(r"[+-]?\d{1,100}")
 
 
 def host_range(pattern: str) -> IPv4Network | IPv6Network:
-    """The addresses that `address/bits` stands for. Raises ValueError."""
+    """Return the addresses in `address/bits`. Raises ValueError."""
     from ipaddress import IPv4Network, IPv6Address, IPv6Network
 
     if ":" not in pattern:
@@ -229,7 +233,7 @@ def host_range(pattern: str) -> IPv4Network | IPv6Network:
 
 @lru_cache(1_000)
 def is_in_range(host: str, pattern: str) -> bool:
-    """Whether the address lies in `address/bits`; never where either makes no sense."""
+    """True if the address lies in `address/bits`. False if either isn't valid."""
     if "/" not in pattern:
         return False
     from ipaddress import ip_address
@@ -242,8 +246,11 @@ def is_in_range(host: str, pattern: str) -> bool:
 
 @lru_cache(1_000)
 def java_host_address(host: str) -> str:
-    """An address as Java's `InetAddress.getHostAddress` writes it, with which an ACL's host is compared: of IPv6 eight
-    groups without leading zeros, and IPv4 where it came by IPv6. What is none is left as it is."""
+    """Return an address as Java's `InetAddress.getHostAddress` writes it: ACLs' hosts are compared with that.
+
+    IPv6 addresses have eight groups without leading zeros. An IPv4-mapped one becomes IPv4. Any other text
+    stays as it is.
+    """
     if ":" not in host:
         return host
     from ipaddress import IPv6Address

@@ -1,12 +1,15 @@
-"""What the active controller keeps of brokers beside the metadata: when each was heard last, and how far it is.
+"""The active controller's own knowledge of brokers, beside the metadata: when it last heard each one, and how
+much of the metadata log that broker has.
 
-Nothing of it is in the log: a controller that becomes the active one begins anew (`become_active`), and follows each
-record from there (`replay`). A heartbeat is heard where it comes in, before anything is decided of it, as in Kafka: a
-broker isn't fenced since the controller was busy, and one whose heartbeat waits too long is alive nevertheless.
+None of this is in the log. A new active controller starts afresh (`become_active`) and follows each record
+from there (`replay`). As in Kafka, a heartbeat counts when it arrives, before the controller decides anything
+about it. So a busy controller doesn't fence brokers, and a broker whose heartbeat waits long still counts as
+alive.
 
-All of it is by the brokers that are registered, in their present epoch: a heartbeat of anyone else leaves nothing here.
-(Kafka keeps the time of each pair of broker and epoch that is named, until its session would have ended.) A heartbeat
-looks at no other broker.
+Only registered brokers in their current epoch are tracked; other heartbeats leave no trace. (Kafka keeps the
+time of each pair of broker and epoch that a heartbeat names, until its session would have ended.) Handling a
+heartbeat looks at no other broker.
+
 Source: `BrokerHeartbeatManager`, `BrokerHeartbeatTracker`, `ClusterControlManager.activate`; KIP-631.
 """
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from protocol.wire.schema import Message
 
 
-# --- The states of a broker as its controller sees them, and what its heartbeats make of them -----------------
+# --- The states of a broker as its controller sees them, and how heartbeats change them ---------------------
 #
 #     FENCED ⇄ UNFENCED → CONTROLLED_SHUTDOWN → SHUTDOWN_NOW
 #
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class BrokerControlState(Enum):
-    """What a broker may do: to the next heartbeat it is told `fenced` and `should_shut_down`."""
+    """A broker's state. The answer to its next heartbeat carries `fenced` and `should_shut_down`."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -47,12 +50,12 @@ class BrokerControlState(Enum):
 
     @property
     def fenced(self) -> bool:
-        """Whether it leads nothing, and is in sync with nothing."""
+        """True if the broker leads nothing and is in no ISR."""
         return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
     @property
     def should_shut_down(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True if nothing waits for the broker any more."""
         return self is BrokerControlState.SHUTDOWN_NOW
 
 
@@ -66,18 +69,19 @@ class BrokerWish(Enum):
 
 
 class Circumstances(NamedTuple):
-    """What else counts."""
+    """The other facts that decide the next state."""
 
     is_caught_up: bool
-    """The broker knows the metadata up to its own registration."""
+    """The broker has the metadata up to its own registration."""
     leads: bool
-    """Any partition. Looked at where `asks_who_leads` says so."""
+    """The broker leads a partition. Set only if `asks_who_leads` asks for it."""
     others_have_passed: bool
-    """Every active broker knows the metadata up to the records of the controlled shutdown."""
+    """Every active broker has the metadata up to the records of the controlled shutdown."""
 
 
 def asks_who_leads(state: BrokerControlState, wish: BrokerWish) -> bool:
-    """Whether the next state depends on what the broker leads: all partitions have to be gone through for that."""
+    """True if the next state depends on what the broker leads. To find that out takes a walk over all
+    partitions."""
     return NEXT_STATE[state, wish] in (_begin_to_shut_down, _go_on_shutting_down)
 
 
@@ -116,17 +120,18 @@ NEXT_STATE: dict[tuple[BrokerControlState, BrokerWish], Callable[[Circumstances]
     (BrokerControlState.UNFENCED, BrokerWish.FENCE): _stay_fenced,
     (BrokerControlState.UNFENCED, BrokerWish.SHUT_DOWN): _begin_to_shut_down,
     (BrokerControlState.UNFENCED, BrokerWish.FENCE_AND_SHUT_DOWN): _shut_down_now,
-    # Once begun it is carried through, whatever the broker says.
+    # Once begun, a controlled shutdown goes through, whatever the broker asks for.
     **{(BrokerControlState.CONTROLLED_SHUTDOWN, wish): _go_on_shutting_down for wish in BrokerWish},
     **{(BrokerControlState.SHUTDOWN_NOW, wish): _shut_down_now for wish in BrokerWish},
 }
-"""By the state before and the wish."""
+"""The next state, by the current state and the wish."""
 
 
 # --------------------------------------------------------------------------------------------------------------
 
 CHECKS_PER_TIMEOUT = 8
-"""How often sessions are looked at within one timeout (Kafka: `QuorumController.maybeFenceStaleBrokerPeriodNs`)."""
+"""How often to check sessions within one timeout (Kafka:
+`QuorumController.maybeFenceStaleBrokerPeriodNs`)."""
 
 _NOT_SAID = -1
 _NO_SHUTDOWN = -1
@@ -150,17 +155,18 @@ class _Known:
 
 
 class BrokerHeartbeats:
-    """Of the brokers of one cluster. Times are in milliseconds, by a clock that never goes back."""
+    """The brokers of one cluster. Times are in milliseconds, on a clock that never goes back."""
 
     def __init__(self, session_timeout_ms: int = 9_000) -> None:
         self._session_timeout_ms = session_timeout_ms
         self._brokers: dict[int, _Known] = {}
         self._contacts: OrderedDict[int, int] = OrderedDict()
-        """Broker id → when it was heard, the longest ago first: they all last as long, and so end in this order."""
+        """Broker id → when it was last heard, oldest first. All sessions last equally long, so they end in
+        this order."""
         self._ended: tuple[int, int] | None = None
-        """The broker whose session ended last, and when it was heard."""
+        """The broker whose session ended last, and when it was last heard."""
         self._active: list[tuple[int, int]] = []
-        """(metadata offset, broker id) of the active brokers, the lowest first."""
+        """(metadata offset, broker id) of the active brokers, lowest first."""
 
     @property
     def check_interval_ms(self) -> float:
@@ -170,10 +176,11 @@ class BrokerHeartbeats:
     # --- the metadata ---------------------------------------------------------------------------------------
 
     def become_active(self, image: ClusterImage, last_offset: int, now_ms: int) -> None:
-        """This controller is the active one from now on: each broker that isn't fenced has a session that begins now.
+        """Take over as the active controller. Each broker that isn't fenced gets a session that begins now.
 
-        `last_offset` is that of the last record in the image: no registration lies behind it, and so none is too early
-        to be caught up with (as Kafka takes it where a registration came by a snapshot).
+        `last_offset` is that of the last record in the image. It stands for the offset of each registration,
+        so nobody is asked to catch up beyond it. (Kafka does the same for registrations that came with a
+        snapshot.)
         """
         self.resign()
         for broker_id, broker in image.brokers.items():
@@ -182,16 +189,17 @@ class BrokerHeartbeats:
                 self._contacts[broker_id] = now_ms
 
     def resign(self) -> None:
-        """Another controller is the active one, or none: nothing is known any more."""
+        """Forget everything: this controller is no longer the active one."""
         self._brokers.clear()
         self._contacts.clear()
         self._active.clear()
 
     def replay(self, record: Message, offset: int) -> None:
-        """A record was written, by this controller, at an offset. Those that don't tell of a broker change nothing.
+        """Follow a record that this controller wrote at an offset. Records about other things than brokers
+        change nothing.
 
-        A broker whose registration changes has to say anew how far it is, as in Kafka: until then the controlled
-        shutdown of another one waits for it.
+        As in Kafka, a broker whose registration changes has to report its offset again. Until then, the
+        controlled shutdowns of other brokers wait for it.
         """
         follow = _REPLAY.get(type(record))
         if follow is not None:
@@ -200,7 +208,7 @@ class BrokerHeartbeats:
     def _register(self, record: records.RegisterBrokerRecord, offset: int) -> None:
         known = self._remove(record.broker_id)
         if known is None or known.broker_epoch != record.broker_epoch:
-            self._contacts.pop(record.broker_id, None)  # of the run before
+            self._contacts.pop(record.broker_id, None)  # that of the previous run
         self._add(record.broker_id, _Known(record.broker_epoch, record.fenced, offset))
 
     def _unregister(self, record: records.UnregisterBrokerRecord, offset: int) -> None:
@@ -235,7 +243,7 @@ class BrokerHeartbeats:
     # --- heartbeats -----------------------------------------------------------------------------------------
 
     def heard(self, broker: BrokerIncarnation, metadata_offset: int, now_ms: int) -> None:
-        """A heartbeat came in, of a broker that knows the metadata up to this offset."""
+        """Note a heartbeat from a broker that has the metadata up to this offset."""
         broker_id = broker.node_id
         known = self._of(broker)
         if known is None:
@@ -248,9 +256,12 @@ class BrokerHeartbeats:
             self._add(broker_id, known)
 
     def shutdown_written(self, broker: BrokerIncarnation, last_offset: int) -> None:
-        """A heartbeat was answered that the broker is in controlled shutdown. Others have to pass `last_offset`, that
-        of the last record by then, before it is let go. The first one counts; of a broker that is fenced by now, or
-        registered anew, none does."""
+        """Note that the controller answered a heartbeat with "in controlled shutdown".
+
+        The other brokers have to pass `last_offset`, the offset of the last record so far, before this one
+        may go. Only the first call counts. It has no effect if the broker is fenced by now or has registered
+        again.
+        """
         known = self._of(broker)
         if known is None or known.fenced or known.shutdown_offset not in (_NO_SHUTDOWN, _NOT_TOLD):
             return
@@ -265,7 +276,8 @@ class BrokerHeartbeats:
     # --- sessions -------------------------------------------------------------------------------------------
 
     def has_session(self, broker: BrokerIncarnation, now_ms: int) -> bool:
-        """Whether it was heard within the timeout. A broker that has only registered yet was not."""
+        """True if the broker was heard within the timeout. A broker that has only registered so far
+        wasn't."""
         contact_ms = self._contacts.get(broker.node_id)
         return (
             contact_ms is not None
@@ -274,8 +286,11 @@ class BrokerHeartbeats:
         )
 
     def end_one_session(self, now_ms: int) -> BrokerIncarnation | None:
-        """The broker that wasn't heard for the longest time, where that is past the timeout. It has no session from
-        now on, and is told once; a fenced one too, as in Kafka."""
+        """End the session of the broker that has been silent longest, if it is past the timeout, and return
+        that broker.
+
+        Each ended session is returned once; that of a fenced broker too, as in Kafka.
+        """
         for broker_id, contact_ms in self._contacts.items():
             if not self._has_ended(contact_ms, now_ms):
                 break
@@ -285,8 +300,11 @@ class BrokerHeartbeats:
         return None
 
     def session_has_not_ended(self) -> None:
-        """What was to follow from `end_one_session` couldn't be written: the broker is told again. (Kafka's controller
-        resigns then, and whoever is the next one begins with sessions for all.)"""
+        """Undo the last `end_one_session`, because the records that should follow couldn't be written.
+
+        The broker will be returned again. (Kafka's controller resigns, and the next one starts sessions for
+        all brokers.)
+        """
         if self._ended is None:
             return
         (broker_id, contact_ms), self._ended = self._ended, None
@@ -297,10 +315,11 @@ class BrokerHeartbeats:
     def _has_ended(self, contact_ms: int, now_ms: int) -> bool:
         return now_ms - contact_ms > self._session_timeout_ms
 
-    # --- what a heartbeat is decided by ---------------------------------------------------------------------
+    # --- facts for deciding about a heartbeat ---------------------------------------------------------------
 
     def state_of(self, broker_id: int) -> BrokerControlState:
-        """Never SHUTDOWN_NOW: whoever was told so is fenced."""
+        """A registered broker's state. It is never SHUTDOWN_NOW: a broker that was told to shut down now is
+        fenced."""
         known = self._known(broker_id)
         if known.fenced:
             return BrokerControlState.FENCED
@@ -309,21 +328,21 @@ class BrokerHeartbeats:
         return BrokerControlState.UNFENCED
 
     def is_caught_up(self, broker_id: int, metadata_offset: int) -> bool:
-        """Whether a broker that knows the metadata up to this offset knows of its own registration."""
+        """True if a broker that has the metadata up to this offset knows of its own registration."""
         return metadata_offset >= self._known(broker_id).registered_at
 
     def others_have_passed(self, broker_id: int) -> bool:
-        """Whether every active broker knows of the controlled shutdown of this one."""
+        """True if every active broker knows of this broker's controlled shutdown."""
         return self._known(broker_id).shutdown_offset <= self.lowest_offset()
 
     def lowest_offset(self) -> int:
-        """That every active broker knows; one in controlled shutdown is none of them."""
+        """The offset that every active broker has. Brokers in controlled shutdown don't count."""
         return self._active[0][0] if self._active else _NOBODY_ACTIVE
 
     def _known(self, broker_id: int) -> _Known:
         known = self._brokers.get(broker_id)
         if known is None:
-            raise BrokenInvariantError(f"broker {broker_id} is registered, and not known here")
+            raise BrokenInvariantError(f"broker {broker_id} is registered but unknown here")
         return known
 
 

@@ -1,10 +1,11 @@
-"""Brokers and controllers come, are fenced, and go: from what is asked and the image to records.
+"""Brokers and controllers that register, are fenced and leave: requests and the image become records.
 
-BrokerRegistration, UnregisterBroker, ControllerRegistration, BrokerHeartbeat, and sessions that end. What else is
-needed is an argument: sessions (`BrokerHeartbeats`), and who decides what becomes of partitions
-(`LeaderAndIsrUpdates`). Everything goes in steps, the image staying as it is meanwhile.
-Source: `ClusterControlManager.registerBroker`, `ReplicationControlManager` (handleBrokerShutdown, unregisterBroker);
-KIP-631, KIP-858, KIP-966.
+This covers BrokerRegistration, UnregisterBroker, ControllerRegistration, BrokerHeartbeat, and sessions that
+end. The functions take everything else as arguments: sessions (`BrokerHeartbeats`), and the function that
+decides about partitions (`LeaderAndIsrUpdates`). They work in steps, and the image doesn't change in between.
+
+Source: `ClusterControlManager.registerBroker`, `ReplicationControlManager` (handleBrokerShutdown,
+unregisterBroker); KIP-631, KIP-858, KIP-966.
 """
 
 from __future__ import annotations
@@ -72,18 +73,18 @@ if TYPE_CHECKING:
 EndpointRecord = TypeVar("EndpointRecord", records.BrokerEndpoint, records.ControllerEndpoint)
 
 PREVIOUS_EPOCH_SINCE = 3
-"""The version of BrokerRegistration from which on a clean end of the run before can be told."""
+"""From this version of BrokerRegistration on, a broker can say that its previous run ended cleanly."""
 
 SECURITY_PROTOCOL_IDS = range(4)  # SecurityProtocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 
 
 class RegistrationTerms(NamedTuple):
-    """What a registration is held against, as it is when it is decided."""
+    """The facts by which a registration is decided."""
 
     cluster_id: str
     kraft_version: int
     next_offset: int
-    """Of the metadata log: the epoch of the run that registers."""
+    """Of the metadata log. It becomes the epoch of the run that registers."""
     version: int
     """Of the request."""
     now_ms: int
@@ -97,16 +98,20 @@ async def register(
     *,
     updates: LeaderAndIsrUpdates,
 ) -> ControllerResult[int | KafkaError]:
-    """A broker's run begins, fenced, or says anew what it is. The answer is its broker epoch.
+    """Begin a broker's run, fenced, or update the registration of its current run. Answers the broker epoch.
 
-    What the run before leaves to be cleaned up comes first. That may be more than one batch, the registration in the
-    last: without it the broker registers again.
+    The records that clean up after the previous run come first. They may fill more than one batch; the
+    registration is in the last one. If that is missing, the broker registers again.
 
-    Raises KafkaError, by the first check that fails: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION where
-    another run of that id has a live session, BROKER_ID_NOT_REGISTERED for a broker that migrates from ZooKeeper,
-    INVALID_REGISTRATION, UNKNOWN_SERVER_ERROR by a listener, UNSUPPORTED_VERSION by a feature. Beyond Kafka's
-    checks a negative id, which stands for no broker elsewhere, and a listener without a name, on which Kafka's brokers
-    fail that follow the log, are INVALID_REGISTRATION.
+    Raises KafkaError for the first check that fails:
+
+    - INCONSISTENT_CLUSTER_ID;
+    - DUPLICATE_BROKER_REGISTRATION if another run with that id has a live session;
+    - BROKER_ID_NOT_REGISTERED for a broker that migrates from ZooKeeper;
+    - INVALID_REGISTRATION, UNKNOWN_SERVER_ERROR for a listener, UNSUPPORTED_VERSION for a feature.
+
+    Beyond Kafka's checks, two more are INVALID_REGISTRATION: a negative id, which means "no broker"
+    elsewhere, and a listener without a name, on which Kafka's brokers fail when they follow the log.
     """
     broker_id = request.broker_id
     if request.cluster_id != terms.cluster_id:
@@ -155,8 +160,10 @@ async def register(
 async def unregister(
     image: ClusterImage, broker_id: int, updates: LeaderAndIsrUpdates
 ) -> ControllerResult[KafkaError | None]:
-    """The cluster forgets a broker, a live one too. Raises KafkaError: BROKER_ID_NOT_REGISTERED; POLICY_VIOLATION
-    where that comes to too many records."""
+    """Remove a broker from the cluster, even a live one.
+
+    Raises KafkaError: BROKER_ID_NOT_REGISTERED; POLICY_VIOLATION if that takes too many records.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
@@ -171,10 +178,11 @@ async def unregister(
 async def endpoints(
     listeners: Sequence[AdvertisedListener], endpoint: type[EndpointRecord], pause: Pause
 ) -> list[EndpointRecord]:
-    """As a registration has them. Of one name there is one: the last, in the place of the first.
+    """Return the endpoints of a registration. Of several with one name, the last one counts, in the place of
+    the first.
 
-    Raises KafkaError: UNKNOWN_SERVER_ERROR, as Kafka's exceptions come out that have no code, by a security protocol
-    that there isn't, port 0 or a blank host; INVALID_REGISTRATION where a name is missing.
+    Raises KafkaError: INVALID_REGISTRATION if a name is missing; UNKNOWN_SERVER_ERROR, as for Kafka's
+    exceptions without a code, for an unknown security protocol, port 0 or a blank host.
     """
     by_name: dict[str, EndpointRecord] = {}
     for each in listeners:
@@ -233,8 +241,11 @@ async def _check_directories(image: ClusterImage, request: BrokerRegistrationReq
 async def _features(
     finalized: Mapping[str, int], supported: Sequence[SupportedFeature], pause: Pause
 ) -> list[records.BrokerFeature]:
-    """As a registration has them. Each range has the level that is finalized, 0 where none is; each feature with a
-    level above 0 has a range."""
+    """Return the features of a registration.
+
+    Each range has to include the finalized level, or 0 if there is none. Each feature with a level above 0
+    needs a range.
+    """
     features: list[records.BrokerFeature] = []
     lacking = {METADATA_VERSION: 0, **{name: level for name, level in finalized.items() if level != 0}}
     for each in supported:
@@ -266,8 +277,12 @@ def _unsupported(name: str, level: int, lowest: int, highest: int) -> KafkaError
 def _end_of_run_before(
     image: ClusterImage, existing: BrokerImage | None, request: BrokerRegistrationRequest, version: int
 ) -> BrokerChange:
-    """A clean one is as if it had been fenced. Else what it has may lack its end, which only eligible leader replicas
-    make a difference of; so may that of a broker that isn't registered any more."""
+    """Return the change that ends the previous run.
+
+    A clean end has the same effect as fencing. After any other end, the broker's logs may lack their last
+    records. That matters only with eligible leader replicas. The same goes for a broker that isn't registered
+    any more.
+    """
     was_clean = (
         version >= PREVIOUS_EPOCH_SINCE
         and existing is not None
@@ -282,7 +297,7 @@ def _invalid(reason: str) -> KafkaError:
     return KafkaError(Error.INVALID_REGISTRATION, reason)
 
 
-# --- A controller of the quorum says what it is (KIP-919). The levels of features can be raised by it ---------
+# --- Controllers of the quorum register (KIP-919), which allows raising the levels of features --------------
 #
 # Source: `ClusterControlManager.registerController`.
 
@@ -292,9 +307,11 @@ CONTROLLERS_SINCE = 15  # metadata.version 3.7-IV0
 async def register_controller(
     image: ClusterImage, request: ControllerRegistrationRequest
 ) -> ControllerResult[KafkaError | None]:
-    """What a controller said before counts no more. It needn't be a voter; nothing of it is held against anything.
+    """Replace a controller's registration. It needn't be a voter, and nothing in it is checked against other
+    facts.
 
-    Raises KafkaError: UNSUPPORTED_VERSION where the metadata.version is too old; by a listener as a broker's.
+    Raises KafkaError: UNSUPPORTED_VERSION if the metadata.version is too old; for a listener, as in
+    `endpoints`.
     """
     if image.features.get(METADATA_VERSION, 0) < CONTROLLERS_SINCE:
         raise KafkaError(
@@ -327,8 +344,11 @@ async def register_controller(
 async def unregister_controller(
     image: ClusterImage, controller_id: int, *, active_id: int
 ) -> ControllerResult[KafkaError | None]:
-    """The cluster forgets a controller (KIP-1312). Raises KafkaError: INVALID_REQUEST of the active one,
-    UNSUPPORTED_VERSION where the metadata.version is too old, CONTROLLER_ID_NOT_REGISTERED."""
+    """Remove a controller from the cluster (KIP-1312).
+
+    Raises KafkaError: INVALID_REQUEST for the active one, UNSUPPORTED_VERSION if the metadata.version is too
+    old, CONTROLLER_ID_NOT_REGISTERED.
+    """
     if controller_id == active_id:
         raise KafkaError(Error.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
     if image.features.get(METADATA_VERSION, 0) < CONTROLLER_UNREGISTRATION_SINCE:
@@ -345,18 +365,17 @@ async def unregister_controller(
     )
 
 
-# --- Fenced, unfenced and let go ----------------------------------------------------------------------------
-#
-# Whoever takes a heartbeat says first that it was heard (`BrokerHeartbeats.heard`), and then has it decided. In one
-# answer come what the broker's next state brings, then the directories that failed, then those that are cordoned.
-# Partitions change before their broker is fenced, and after its fence is lifted.
-# Source: `ReplicationControlManager` (processBrokerHeartbeat, processExpiredBrokerHeartbeat, maybeFenceOneStaleBroker
+# --- Fencing, unfencing and letting go ----------------------------------------------------------------------
+# The caller first reports the heartbeat (`BrokerHeartbeats.heard`), then asks for a decision. One decision
+# holds the records for the broker's next state, then those for failed directories, then those for cordoned
+# ones. Partitions change before their broker is fenced, and after it is unfenced. Source:
+# `ReplicationControlManager` (processBrokerHeartbeat, processExpiredBrokerHeartbeat, maybeFenceOneStaleBroker
 # and the handleBroker… of each); KIP-631, KIP-841, KIP-858, KIP-1066.
 
 
 class BrokerHeartbeatReply(NamedTuple):
-    """What a broker is told. Of one `in_controlled_shutdown`, which it isn't told, `BrokerHeartbeats.shutdown_written`
-    is to be told as soon as what was decided is written, or at the latest before the broker is answered."""
+    """The answer to a heartbeat. `in_controlled_shutdown` isn't sent: if it is set, the caller has to call
+    `BrokerHeartbeats.shutdown_written` once the decision is written, before it answers the broker."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -380,8 +399,10 @@ def heartbeat(
     ControllerResult[BrokerHeartbeatReply | KafkaError]
     | Waiting[ControllerResult[BrokerHeartbeatReply | KafkaError]]
 ):
-    """What comes of a heartbeat. That of a broker with which all is well is answered in this call, at a cost that is
-    the same however many brokers and partitions there are.
+    """Decide about a heartbeat.
+
+    If all is well with the broker, the result comes at once. That costs the same however many brokers and
+    partitions there are.
 
     Raises KafkaError (STALE_BROKER_EPOCH), in this call.
     """
@@ -415,11 +436,12 @@ def heartbeat(
 def fence_stale_broker(
     image: ClusterImage, heartbeats: BrokerHeartbeats, now_ms: int, updates: LeaderAndIsrUpdates
 ) -> ControllerResult[bool | KafkaError] | Waiting[ControllerResult[bool | KafkaError]]:
-    """Fences the broker whose session ended first, if one did. One at a time: what follows from it is to be seen when
-    the next one is decided. The answer is whether there was one, and so may be more: then it is asked for again at
-    once, and else after `BrokerHeartbeats.check_interval_ms`.
+    """Fence the broker whose session ended first, if there is one.
 
-    The session is taken away in this call: it is to be made when it is decided, not before.
+    Only one broker at a time, so that the next decision sees the effects of this one. The answer is True if
+    there was one. Then the caller asks again at once, otherwise after `BrokerHeartbeats.check_interval_ms`.
+
+    This call ends the session. So make it when the decision is due, not before.
     """
     broker = heartbeats.end_one_session(now_ms)
     if broker is None:
@@ -445,7 +467,7 @@ def _result(
 
 
 async def _entered(image: ClusterImage, move: _Transition, updates: LeaderAndIsrUpdates) -> list[Message]:
-    """What comes of the next state, if it is another one."""
+    """Return the records for entering the next state, if the state changes."""
     broker_id, broker_epoch = move.broker
     if move.after is move.before:
         return []
@@ -454,7 +476,7 @@ async def _entered(image: ClusterImage, move: _Transition, updates: LeaderAndIsr
     if move.after is BrokerControlState.UNFENCED:
         change = BrokerChange(added=broker_id)
         return [unfence(broker_id, broker_epoch), *await updates(image, change)]
-    # The controller before this one may have written so already.
+    # The previous controller may have written this already.
     decided = (
         [] if move.registered.in_controlled_shutdown else [begin_controlled_shutdown(broker_id, broker_epoch)]
     )
@@ -476,7 +498,8 @@ class _FailedDirectories(NamedTuple):
 def _failed_directories(
     image: ClusterImage, registered: BrokerImage, offline: Collection[bytes]
 ) -> _FailedDirectories | None:
-    """Those of the registration that the broker says are offline, and its others. It names all that ever failed."""
+    """Split the registered directories into those that the broker reports as offline and the others. A broker
+    reports all that ever failed."""
     if not offline or image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
         return None
     named = {*offline}
@@ -491,8 +514,11 @@ def _failed_directories(
 async def _without_directories(
     image: ClusterImage, broker: BrokerIncarnation, failed: _FailedDirectories, updates: LeaderAndIsrUpdates
 ) -> list[Message]:
-    """All that failed in one walk over the partitions, where Kafka makes one for each. A registration that is left none
-    keeps what it had, in Kafka and in the image: an empty list is no change."""
+    """Handle all failed directories in one walk over the partitions; Kafka makes one walk for each.
+
+    If no directory is left, the registration keeps its list, in Kafka and in the image: an empty list means
+    no change.
+    """
     lost, online = failed
     decided = await updates(image, BrokerChange(removed=broker.node_id, directories=lost))
     return [
@@ -506,7 +532,8 @@ async def _without_directories(
 def _cordoned(
     image: ClusterImage, broker: BrokerIncarnation, registered: BrokerImage, told: list[bytes] | None
 ) -> list[Message]:
-    """Null is told as long as the broker doesn't know yet; the first list counts though it is empty."""
+    """Return the record for changed cordoned directories. A broker sends null until it knows them. Its first
+    list counts even if it is empty."""
     known = registered.cordoned_log_dirs
     if told is None or told == known or image.features.get(METADATA_VERSION, 0) < CORDONED_SINCE:
         return []
@@ -520,7 +547,7 @@ def _cordoned(
 
 
 async def _leads(image: ClusterImage, broker_id: int) -> bool:
-    """Whether the broker leads any partition."""
+    """True if the broker leads any partition."""
     pause = Pause()
     for topic in image.topics.values():
         if pause.is_due(1 + len(topic.partitions)):
@@ -530,10 +557,9 @@ async def _leads(image: ClusterImage, broker_id: int) -> bool:
     return False
 
 
-# --- A run of the broker in the controller's own process ------------------------------------------------------
-#
-# It is told nothing and asks nothing: the controller sees it, and its run begins and ends by the decisions that
-# others' heartbeats come to. What it would wait for is decided at once.
+# --- The broker in the controller's own process -------------------------------------------------------------
+# It sends no requests: the controller sees it. Its run begins and ends by the same decisions as those for
+# other brokers' heartbeats. Whatever another broker would wait for is decided at once.
 
 REGISTRATION_VERSION = 4
 
@@ -541,8 +567,8 @@ REGISTRATION_VERSION = 4
 def begin_run(
     metadata: MetadataLog, request: BrokerRegistrationRequest, updates: LeaderAndIsrUpdates
 ) -> BrokerIncarnation:
-    """Registered, unfenced, and leader of what it may lead. The leader epoch of what it had led grows by 2, however the
-    run before ended."""
+    """Register the broker, unfence it, and let it lead what it may. The leader epochs of what it led before
+    grow by 2, however the previous run ended."""
     terms = RegistrationTerms(
         request.cluster_id,
         metadata.quorum.kraft_version,
@@ -550,7 +576,7 @@ def begin_run(
         REGISTRATION_VERSION,
         now_ms=0,
     )
-    # no session of a run before goes on: it was in a process that had the folder
+    # No session of a previous run can be alive: that process held the folder.
     result = at_once(register(metadata.written, BrokerHeartbeats(), request, terms, updates=updates))
     metadata.append(result.records, may_split=True)
     epoch = result.answer(None)
@@ -565,14 +591,14 @@ def begin_run(
 async def leaving(
     image: ClusterImage, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates
 ) -> ControllerResult[KafkaError | None]:
-    """A controlled shutdown begins: others lead what it led, where there are others."""
+    """Begin a controlled shutdown: other brokers, if there are any, take over its partitions."""
     decided = [begin_controlled_shutdown(*broker)]
     decided += await updates(image, BrokerChange(removed=broker.node_id))
     return ControllerResult(decided, lambda error: error, may_split=True)
 
 
 def end_run(metadata: MetadataLog, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates) -> None:
-    """A controlled shutdown, as far as it hasn't begun, to its end."""
+    """Complete the controlled shutdown. Begin it first if that hasn't happened."""
     registered = metadata.written.brokers.get(broker.node_id)
     if registered is None or not registered.in_controlled_shutdown:
         metadata.append(at_once(leaving(metadata.written, broker, updates)).records, may_split=True)
@@ -580,23 +606,22 @@ def end_run(metadata: MetadataLog, broker: BrokerIncarnation, updates: LeaderAnd
 
 
 def end_session(metadata: MetadataLog, broker_id: int, updates: LeaderAndIsrUpdates) -> None:
-    """Of a broker that can't be there any more."""
+    """End the session of a broker that can't be there any more."""
     image = metadata.written
     decided = at_once(updates(image, BrokerChange(removed=broker_id)))
     metadata.append([*decided, fence(broker_id, image.brokers[broker_id].broker_epoch)], may_split=True)
 
 
-# --- The cluster's brokers as their active controller has them: they register, are heard, and fenced by the clock
-#
-# What is decided stands above; here it is brought to the log, and what the clock brings about is begun.
-# Source: `QuorumController` (registerBroker, processBrokerHeartbeat, the periodic tasks).
+# --- The active controller's brokers: they register, send heartbeats, and are fenced by the clock -----------
+# The functions above decide. This class writes their decisions to the log, and starts what is due by the
+# clock. Source: `QuorumController` (registerBroker, processBrokerHeartbeat, the periodic tasks).
 
 log = logging.getLogger("barnabas.controller")
 
 
 class ClusterControl:
-    """Of the active controller. `own` is the broker in the same process, if there is one: it is heard for as long as
-    the process is."""
+    """The active controller's part. `own` is the broker in the same process, if any. It counts as heard as
+    long as the process runs."""
 
     def __init__(
         self,
@@ -626,8 +651,8 @@ class ClusterControl:
     # --- by the clock ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """This controller is the active one: sessions begin, and what the clock brings about."""
-        # Here, so that no start of a node that controls itself alone waits for it.
+        """Take over as the active controller: sessions begin, and so do the periodic tasks."""
+        # Imported here, so that a node that is its only controller and broker doesn't load it at its start.
         from broker.controller.partition_requests import balanced_leaders, unclean_leaders
 
         metadata = self._metadata
@@ -641,14 +666,15 @@ class ClusterControl:
         self._every("unclean elections", unclean_s, partial(self._elect, unclean_leaders))
 
     def stop(self) -> None:
-        """Nothing is begun any more."""
+        """Start nothing any more."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def _every(self, name: str, interval_s: float, once: Callable[[], Waiting[bool]]) -> None:
-        """`once` says whether to go on at once; else the interval counts from its end."""
+        """Call `once` periodically. It returns True to run again at once; otherwise the interval starts when
+        it ends."""
 
         def due() -> None:
             del self._timers[name]
@@ -684,7 +710,7 @@ class ClusterControl:
         return answer is True
 
     async def _decided_by_clock(self, failure: str, decide: Decide[bool | KafkaError]) -> bool | None:
-        """None where it can't be decided."""
+        """Return the answer, or None if the decision failed."""
         answer = await self._controller.submit_own(decide, log, failure)
         if isinstance(answer, KafkaError):
             log.error("%s: %s", failure, answer)
@@ -694,7 +720,7 @@ class ClusterControl:
     # --- brokers --------------------------------------------------------------------------------------------
 
     async def register(self, request: BrokerRegistrationRequest, version: int) -> int | KafkaError:
-        """The broker epoch, or why not (`broker_registration.register`)."""
+        """Return the broker epoch, or the error (see the function `register`)."""
 
         def decide(image: ClusterImage) -> Waiting[ControllerResult[int | KafkaError]]:
             metadata = self._metadata
@@ -713,13 +739,14 @@ class ClusterControl:
         return answer
 
     def _say_refusal(self, text: str) -> None:
-        """Once, until another one comes: it is asked again every few hundred milliseconds."""
+        """Log each refusal once, until a different one comes: brokers try again every few hundred
+        milliseconds."""
         if text != self._refusal:
             self._refusal = text
             log.warning("%s", text)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatReply | KafkaError:
-        """The broker is heard before it waits; then what comes of it (`broker_registration.heartbeat`)."""
+        """Note the heartbeat before it waits in line, then decide about it (see the function `heartbeat`)."""
         broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
         self._heartbeats.heard(broker, request.current_metadata_offset, self._now_ms())
         self._hear_own()
@@ -731,7 +758,7 @@ class ClusterControl:
         return answer
 
     def others_know(self) -> bool:
-        """Whether every active broker, but for the one in this process, knows the metadata as it is written now."""
+        """True if every active broker, except the one in this process, has all metadata written so far."""
         return self._heartbeats.lowest_offset() >= self._metadata.next_offset - 1
 
     def _hear_own(self) -> None:
@@ -751,7 +778,7 @@ class ClusterControl:
 
 
 def _log(record: Message) -> None:
-    """What becomes of brokers: whoever reads the controller's log looks for that first."""
+    """Log the brokers' changes, which are the first thing to look for in a controller's log."""
     if isinstance(record, records.RegisterBrokerRecord):
         log.info("broker %d registers, with epoch %d", record.broker_id, record.broker_epoch)
     elif isinstance(record, records.UnregisterBrokerRecord):

@@ -1,8 +1,9 @@
-"""Altering the settings of resources: from what a request wants and the image to records, or to an error.
+"""Altering the settings of resources: a request and the image become records, or an error.
 
-Each resource's alterations are all made or none, by pure functions (Kafka: `ConfigurationControlManager`, and
-`ConfigAdminManager` for what a broker checks first). A request has several resources: what the broker looks at, who
-may, and what the controller does.
+Pure functions decide. Each resource's alterations are made completely or not at all. A request names several
+resources: first the broker checks them, then authorization, then the controller decides.
+
+Source: Kafka's `ConfigurationControlManager`, and `ConfigAdminManager` for the broker's checks.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ RESOURCE_TYPES = (
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 ConfigResourceKey: TypeAlias = tuple[int, str]
-"""Type and name of what has settings; a broker without a name stands for all of them."""
+"""Type and name of a resource with settings. A broker resource without a name means all brokers."""
 
 
 def altered(
     image: ClusterImage, config: BrokerConfig, resource: ConfigResourceKey, alterations: Sequence[Alteration]
 ) -> list[Message]:
-    """The records of an incremental alteration, after `alterations.check_request`. Raises KafkaError."""
+    """Return the records of an incremental alteration that `alterations.check_request` has passed. Raises
+    KafkaError."""
     resource_type, name = resource
     stored = image.configs.get(resource, {})
     if resource_type == TOPIC_RESOURCE:
@@ -87,7 +89,7 @@ def altered(
 def replaced(
     image: ClusterImage, config: BrokerConfig, resource: ConfigResourceKey, wanted: Mapping[str, str]
 ) -> list[Message]:
-    """The records of an alteration that replaces all of a resource's settings. Raises KafkaError."""
+    """Return the records of an alteration that replaces all settings of a resource. Raises KafkaError."""
     resource_type, name = resource
     stored = image.configs.get(resource, {})
     if resource_type == TOPIC_RESOURCE:
@@ -110,12 +112,13 @@ def replaced(
 
 
 def is_elr_enabled(image: ClusterImage) -> bool:
-    """Whether the cluster has eligible leader replicas (KIP-966)."""
+    """True if the cluster has eligible leader replicas (KIP-966)."""
     return image.features.get(ELR_VERSION, 0) > 0
 
 
 def cleared_elr(image: ClusterImage, decided: Sequence[Message]) -> list[Message]:
-    """What follows from other numbers of replicas to be in sync: who is eligible has to be found out anew (KIP-966)."""
+    """Return the records that clear eligible leader replicas, as min.insync.replicas has changed for them
+    (KIP-966)."""
     if not is_elr_enabled(image):
         return []
     return [
@@ -128,7 +131,7 @@ def cleared_elr(image: ClusterImage, decided: Sequence[Message]) -> list[Message
 
 
 def check_topic_name(name: str) -> None:
-    """Raises KafkaError where no topic can have this name."""
+    """Raises KafkaError if no topic can have this name."""
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     reason = invalid_name_reason(name)
@@ -142,7 +145,8 @@ def _check_topic_exists(image: ClusterImage, name: str) -> None:
 
 
 def _check_node_is_registered(image: ClusterImage, name: str) -> None:
-    """A broker or a controller; settings of all of them have no name."""
+    """Raises KafkaError if the name isn't that of a registered broker or controller. No name means all of
+    them."""
     if name and int(name) not in image.brokers and int(name) not in image.controllers:
         raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
@@ -164,7 +168,8 @@ def _checked(
     alterations: Sequence[Alteration],
     check_all: Callable[[Mapping[str, str]], None],
 ) -> dict[str, str | None]:
-    """Kafka's controller knows no lists but those of topics and brokers: nothing is appended to others."""
+    """Return the changes. Kafka's controller knows list settings only of topics and brokers, so other
+    settings allow no APPEND or SUBTRACT."""
     changes = changes_of(stored, alterations, lambda key: None)
     check_all({name: text for name, text in {**stored, **changes}.items() if text is not None})
     return {name: text for name, text in changes.items() if stored.get(name) != text}
@@ -179,20 +184,20 @@ def _records(resource: ConfigResourceKey, changes: Mapping[str, str | None]) -> 
 
 
 # --- A request ----------------------------------------------------------------------------------------------
-#
-# Kafka: `ConfigAdminManager.preprocess` in the broker that is asked, `ControllerApis` and
-# `ConfigurationControlManager` where the rest goes.
+# Kafka: `ConfigAdminManager.preprocess` in the broker that gets the request, `ControllerApis` and
+# `ConfigurationControlManager` for the rest.
 
 CHARACTERS_PER_ENTRY = 200
-"""So much of a value's text is as much work as an entry: some 10 µs, where each second character is an element."""
+"""So many characters of a value take as long as an entry: some 10 µs, if every second character is a list
+element."""
 
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
 class ConfigRequest(Generic[R]):
-    """The resources of a request, each altered by itself; what is decided of all of them is written at once.
+    """The resources of a request. Each is altered by itself; all their records are written at once.
 
-    `responses` are in the order of the request. `remaining` are those that nobody has answered yet.
+    `responses` are in the order of the request. `remaining` are the resources that have no answer yet.
     """
 
     def __init__(self, resources: Sequence[R]) -> None:
@@ -206,7 +211,8 @@ class ConfigRequest(Generic[R]):
         self.remaining = [*zip(resources, self.responses, strict=True)]
 
     async def preprocess(self, check: Callable[[R], bool]) -> None:
-        """What the broker that is asked looks at: `check` raises KafkaError, or returns whether more is to be done."""
+        """Run the broker's checks. `check` raises KafkaError, or returns True if the resource needs more
+        work."""
 
         def remains(resource: R) -> bool:
             if self._times_named[resource.resource_type, resource.resource_name] > 1:
@@ -216,7 +222,7 @@ class ConfigRequest(Generic[R]):
         await self._keep(remains)
 
     async def authorize(self, refusal: Callable[[int, str], KafkaError | None]) -> None:
-        """Refuse those that the client may not alter, by type and name."""
+        """Refuse the resources that the client may not alter. `refusal` takes a type and a name."""
 
         def allowed(resource: R) -> bool:
             refused = refusal(resource.resource_type, resource.resource_name)
@@ -224,7 +230,7 @@ class ConfigRequest(Generic[R]):
                 try:
                     raise refused
                 finally:
-                    del refused  # its traceback holds this frame
+                    del refused  # its traceback refers to this frame
             return True
 
         await self._keep(allowed)
@@ -248,9 +254,9 @@ class ConfigRequest(Generic[R]):
         *,
         validate_only: bool,
     ) -> ControllerResult[None]:
-        """What the controller makes of the remaining ones. `decide` raises KafkaError where one of them can't be.
+        """Decide about the remaining resources. `decide` raises KafkaError for a resource that it refuses.
 
-        Raises KafkaError (POLICY_VIOLATION) where that makes too many records: see `refuse_remaining`.
+        Raises KafkaError (POLICY_VIOLATION) if they make too many records: see `refuse_remaining`.
         """
         decided: list[Message] = []
         pause = Pause()
@@ -275,7 +281,8 @@ class ConfigRequest(Generic[R]):
         return ControllerResult([] if validate_only else decided, answer)
 
     def answered(self, results: Sequence[AlterConfigsResourceResponse]) -> None:
-        """What a controller elsewhere says of the remaining ones (Kafka: `reassembleIncrementalResponse`)."""
+        """Take over another controller's answers for the remaining resources (Kafka:
+        `reassembleIncrementalResponse`)."""
         told = {(each.resource_type, each.resource_name): each for each in results}
         for resource, response in self.remaining:
             result = told.get((resource.resource_type, resource.resource_name))
@@ -285,13 +292,13 @@ class ConfigRequest(Generic[R]):
                 response.error_code, response.error_message = result.error_code, result.error_message
 
     def refuse_remaining(self, error: KafkaError) -> None:
-        """The controller gives up all that came to it: even those are told so that were refused already."""
+        """Refuse everything that reached the controller. The error replaces earlier refusals, too."""
         for _, response in self.remaining:
             _refuse(response, error)
 
 
 def _work(resource: AlterConfigsResource | IncrementalAlterConfigsResource) -> int:
-    """In entries of a step: a list is gone through, too, and its text says how long it may be."""
+    """A resource's share of a step, in entries. Lists get parsed, so the length of the text counts, too."""
     characters = sum(len(each.value) for each in resource.configs if each.value is not None)
     return 1 + len(resource.configs) + characters // CHARACTERS_PER_ENTRY
 
@@ -301,7 +308,7 @@ def _refuse(response: AlterConfigsResourceResponse, refusal: KafkaError) -> None
 
 
 def check_resource(node_id: int, resource_type: int, name: str, *, loggers: bool) -> None:
-    """What the broker that is asked checks of a resource. Raises KafkaError (INVALID_REQUEST)."""
+    """Run the broker's checks of a resource. Raises KafkaError (INVALID_REQUEST)."""
     if resource_type not in RESOURCE_TYPES or (resource_type == BROKER_LOGGER_RESOURCE and not loggers):
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if resource_type == BROKER_LOGGER_RESOURCE or (resource_type == BROKER_RESOURCE and name):
@@ -309,8 +316,8 @@ def check_resource(node_id: int, resource_type: int, name: str, *, loggers: bool
 
 
 def check_controllers_resource(resource: AlterConfigsResource | IncrementalAlterConfigsResource) -> bool:
-    """What a controller that is asked checks, for `ConfigRequest.preprocess`: loggers are none of its concerns, and
-    brokers needn't be there. Raises KafkaError (INVALID_REQUEST)."""
+    """Run a controller's own checks of a resource, for `ConfigRequest.preprocess`. It refuses loggers, and
+    doesn't ask for a broker to be there. Raises KafkaError (INVALID_REQUEST)."""
     resource_type, name = resource.resource_type, resource.resource_name
     if resource_type not in RESOURCE_TYPES or resource_type == BROKER_LOGGER_RESOURCE:
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource_type}")
@@ -325,7 +332,7 @@ def check_controllers_resource(resource: AlterConfigsResource | IncrementalAlter
 
 
 def check_broker_name(node_id: int, name: str) -> None:
-    """Raises KafkaError where this isn't our id, written as Java reads an int."""
+    """Raises KafkaError if this isn't our id, written as Java reads an int."""
     if re.fullmatch(r"[+-]?[0-9]{1,20}", name) is None:
         raise KafkaError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != node_id:

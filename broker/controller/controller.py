@@ -1,10 +1,11 @@
-"""The controller: who wants the metadata changed submits a decision, and goes on once the change is committed.
+"""The controller. To change the metadata, submit a decision; the answer comes once the change is committed.
 
     answer = await node.controller.submit(decide)
 
-On one node the controller is here, and commits what its disk has: the answer comes behind a sync, and at once where
-nothing is changed. A node that isn't the leader of the metadata log answers NOT_CONTROLLER. It is an observer, and
-applies what it fetched by `MetadataLog.catch_up`.
+On a single node, the controller is here, and its disk commits. The answer waits for a sync, or comes at once
+if nothing changes. A node that doesn't lead the metadata log answers NOT_CONTROLLER. It is an observer, and
+applies the records that it fetches with `MetadataLog.catch_up`.
+
 Source: QuorumController.ControllerWriteEvent.
 """
 
@@ -28,17 +29,18 @@ MAX_RECORDS_PER_REQUEST = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
 
 
 def check_records(decided: Sized) -> None:
-    """Raises KafkaError (POLICY_VIOLATION) where a request has come to too many."""
+    """Raises KafkaError (POLICY_VIOLATION) if a request makes too many records."""
     if len(decided) > MAX_RECORDS_PER_REQUEST:
         raise too_many_records()
 
 
 def too_many_records() -> KafkaError:
-    """What those are told whose whole request is given up past the bound (Kafka: `EventHandlerExceptionInfo`)."""
+    """Return the error for a request that is dropped because it exceeds the bound (Kafka:
+    `EventHandlerExceptionInfo`)."""
     return KafkaError(Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-# --- What a decision comes to (Kafka: `ControllerResult`) ---------------------------------------------------
+# --- The result of a decision (Kafka: `ControllerResult`) ---------------------------------------------------
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -47,14 +49,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[T]):
-    """`records` are written all or none, in one batch. Where there are none, nothing changes, and the answer is given
-    nevertheless.
+    """The records of a decision, all written in one batch or not at all, and its answer. Without records
+    nothing changes, but there still is an answer.
 
-    `answer(None)` is what is said once they are committed; `answer(error)` is what is said where they couldn't be: what
-    was refused before keeps its own error.
+    `answer(None)` returns the answer once the records are committed. `answer(error)` returns it if they can't
+    be written: items that were refused before keep their own errors.
 
-    `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to a
-    node, and never for a client's request (Kafka: `ControllerResult.of` and `atomicOf`).
+    With `may_split`, more than 10,000 records become several batches, and each takes effect by itself. That
+    is for events of nodes, never for clients' requests (Kafka: `ControllerResult.of` and `atomicOf`).
     """
 
     records: Sequence[Message]
@@ -65,8 +67,8 @@ class ControllerResult(Generic[T]):
 def by_item(
     records: Sequence[Message], results: Sequence[tuple[K, V | KafkaError]]
 ) -> ControllerResult[list[tuple[K, V | KafkaError]]]:
-    """The result of a request that names several things: each is told what speaks against it, or else what became of
-    it. What can't be written is told to those that were to be in it."""
+    """Return the result of a request for several items. Each gets its own error, or its result. If the
+    records can't be written, the items that they were for get that error."""
 
     def answer(error: KafkaError | None) -> list[tuple[K, V | KafkaError]]:
         if error is None:
@@ -76,7 +78,7 @@ def by_item(
     return ControllerResult(records, answer)
 
 
-# --- Decisions, one after the other --------------------------------------------------------------------------
+# --- Decisions, one after the other -------------------------------------------------------------------------
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -85,36 +87,38 @@ Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Waiting[Contr
 
 
 class Controller:
-    """Takes decisions to the metadata log."""
+    """Writes decisions to the metadata log, one at a time."""
 
     __slots__ = ("_line", "_metadata")
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
         self._line: deque[Later[None]] = deque()
-        """Whose decision is being taken, and then who waits for that. Clients have one each at most: a connection has
-        one request in work, and what waits is taken back where it breaks off. (Kafka's controller lets events wait
-        until their deadline, however many, and those of clients that are gone.)"""
+        """The decision being taken, then those that wait. Each client has one at most: a connection has one
+        request in work, and if it breaks off, its waiting request is withdrawn. (Kafka's controller lets
+        events wait until their deadline, however many, even if their clients are gone.)"""
 
     async def submit(self, decide: Decide[T]) -> T | KafkaError:
-        """Decide by the metadata as it is written now, write the decision, and answer once that is committed: what the
-        result answers, or a KafkaError in place of it where the whole request is given up, as one is whose records are
-        too many or too large (UNKNOWN_SERVER_ERROR): then even what was refused for another reason is told that
-        (Kafka: `AbstractRequest.getErrorResponse`).
+        """Decide by the metadata as written so far, write the decision, and answer once it is committed.
 
-        `decide` changes nothing of the metadata, and raises KafkaError where the request as a whole is refused. Any
-        other exception is the concern of who asked, and of nobody behind it. Who submits `runs_to_its_end`: where its
-        client hangs up before its turn has come it is closed, and nothing was decided.
+        Returns the result's answer. Returns a KafkaError instead if the whole request is dropped, for example
+        because its records are too many or too large (UNKNOWN_SERVER_ERROR). Then even items that were
+        refused for other reasons get this error (Kafka: `AbstractRequest.getErrorResponse`).
+
+        `decide` doesn't change the metadata. It raises KafkaError to refuse the whole request. Any other
+        exception reaches only the caller, and doesn't affect decisions behind it. The caller is marked
+        `runs_to_its_end`. If its client hangs up before its turn, the request is closed, and nothing was
+        decided.
         """
         metadata = self._metadata
         place: Later[None] = Later()
         self._line.append(place)
         try:
-            # 1. One after the other: what is decided looks at what was written before.
+            # 1. Wait in line: a decision looks at what earlier ones wrote.
             if self._line[0] is not place:
                 place.on_abandon = _is_taken_back
                 await place
-            # 2. Decided. Others may be served meanwhile, but decide nothing.
+            # 2. Decide. Other requests may be served meanwhile, but nobody else decides.
             if not metadata.is_leader:
                 return KafkaError(Error.NOT_CONTROLLER)
             epoch = metadata.epoch
@@ -123,8 +127,8 @@ class Controller:
                 result = deciding if isinstance(deciding, ControllerResult) else await deciding
             except KafkaError as refusal:
                 return refusal.as_value()
-            # 3. Written.
-            if not metadata.is_leader or metadata.epoch != epoch:  # any more
+            # 3. Write.
+            if not metadata.is_leader or metadata.epoch != epoch:  # lost meanwhile
                 return KafkaError(Error.NOT_CONTROLLER)
             try:
                 if len(result.records) > PER_STEP:
@@ -132,19 +136,20 @@ class Controller:
                 elif result.records:
                     metadata.append(result.records, may_split=result.may_split)
             except KafkaError as failure:
-                if failure.error is Error.NOT_CONTROLLER:  # any more
+                if failure.error is Error.NOT_CONTROLLER:  # lost meanwhile
                     return failure.as_value()
                 logger.error("a change can't be written to the metadata log: %s", failure)
-                told = KafkaError(failure.error)  # the disk's own words are for the log alone
+                told = KafkaError(failure.error)  # the disk's own words go to the log only
                 return told if told.error is Error.UNKNOWN_SERVER_ERROR else result.answer(told)
             end_offset = metadata.next_offset
         finally:
             self._leave(place)
-        # 4. Committed. What changes nothing may rest on what is written and not yet committed: it waits for that.
+        # 4. Commit. A decision without records may rest on records that are written but not yet committed, so
+        # it waits too.
         return result.answer(await metadata.committed(end_offset))
 
     def _leave(self, place: Later[None]) -> None:
-        """The next one's turn has come. What is given up may never have been begun."""
+        """Let the next one go on. A request may be withdrawn before it began."""
         line = self._line
         if line and line[0] is place:
             line.popleft()
@@ -155,8 +160,8 @@ class Controller:
             line.remove(place)
 
     async def submit_own(self, decide: Decide[T], log: logging.Logger, failure: str) -> T | KafkaError:
-        """As `submit`, of what the node wants by itself: an error of ours is logged as what `failure` says, and is
-        UNKNOWN_SERVER_ERROR to who asked, which tries it again. A broken invariant is raised."""
+        """Like `submit`, for what the node itself wants. A failure of our own is logged with the text
+        `failure` and returned as UNKNOWN_SERVER_ERROR: the caller tries again. Raises broken invariants."""
         try:
             return await self.submit(decide)
         except Exception as error:
@@ -166,13 +171,13 @@ class Controller:
             return KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
 
     def begin(self, steps: Waiting[None]) -> Later[None] | None:
-        """Carries out what no client waits for: what is returned is as of `Turns.carry_out`."""
+        """Run steps that no client waits for. Returns the same as `Turns.carry_out`."""
         return self._metadata.carry_out(steps)
 
     def stop(self) -> None:
-        """What is being decided, and who waits for it, is given up."""
+        """Drop the current decision and all that wait."""
         self._line.clear()
 
 
 def _is_taken_back() -> None:
-    """Nothing more has to be done for what waits to be decided: its coroutine is closed."""
+    """Do nothing: closing the coroutine of a decision that waits is enough."""

@@ -1,6 +1,6 @@
-"""Raising and lowering the levels of features (KIP-584): from what is wanted and the image to records, or an error.
+"""Raising and lowering the levels of features (KIP-584): a request and the image become records, or an error.
 
-Pure functions (Kafka: `FeatureControlManager`, `ConfigurationControlManager.updateFeatures`).
+Pure functions. Source: Kafka's `FeatureControlManager`, `ConfigurationControlManager.updateFeatures`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from protocol.wire.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
-# metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
+# The metadata.versions that introduced records which older ones don't know. There is no way back over them
+# (`MetadataVersion`).
 _METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 
 _SUPPORTED = {**FEATURES, KRAFT_VERSION: KRAFT_VERSION_RANGE}
@@ -35,7 +36,7 @@ _CONTROLLERS_SINCE = 15  # 3.7-IV0: controllers register
 
 
 class FeatureUpdate(NamedTuple):
-    """One feature of an UpdateFeatures request; `upgrade_type` as it came over the wire."""
+    """One feature of an UpdateFeatures request. `upgrade_type` is the code from the wire."""
 
     feature: str
     level: int
@@ -49,10 +50,11 @@ async def updated(
     kraft_version: int,
     static_min_insync_replicas: int,
 ) -> list[Message]:
-    """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
+    """Return the records of an update of all features. Raises KafkaError (INVALID_UPDATE_VERSION) and updates
+    none.
 
-    Of several that can't be, the error names the one that Kafka's hash map has first. `kraft.version` is in none of
-    them (`moves_voters`): a NoOpRecord stands in its place, as in Kafka, so that there is something to wait for.
+    If several are invalid, the error names the one that comes first in Kafka's hash map. `kraft.version` is
+    in no record (`moves_voters`). As in Kafka a NoOpRecord stands in, so that there is something to wait for.
     """
     wanted: JavaMap[str, FeatureUpdate] = JavaMap()
     pause = Pause()
@@ -78,7 +80,7 @@ async def updated(
 
 
 def moves_voters(updates: Sequence[FeatureUpdate], kraft_version: int) -> bool:
-    """Whether an update that is possible has the voters stand in the log from now on (KIP-853)."""
+    """True if a valid update moves the voters into the log (KIP-853)."""
     wanted = {update.feature: update.level for update in updates}
     return wanted.get(KRAFT_VERSION, 0) > kraft_version
 
@@ -111,7 +113,8 @@ def _check(image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int]
 
 
 def _check_nodes(image: ClusterImage, update: FeatureUpdate) -> None:
-    """Whether each node that is registered supports the level (Kafka: `FeatureControlManager.reasonNotSupported`)."""
+    """Check that each registered node supports the level (Kafka:
+    `FeatureControlManager.reasonNotSupported`)."""
     registered: list[tuple[str, Sequence[records.BrokerFeature | records.ControllerFeature]]] = []
     registered += ((f"Broker {node_id}", each.record.features) for node_id, each in image.brokers.items())
     if image.features[METADATA_VERSION] >= _CONTROLLERS_SINCE:
@@ -133,7 +136,8 @@ def _check_direction(update: FeatureUpdate, current: int) -> None:
 
 
 def _elr_safety(image: ClusterImage, static_min_insync_replicas: int) -> list[Message]:
-    """With eligible leader replicas, min.insync.replicas is a setting of the cluster and of no single broker."""
+    """Move min.insync.replicas to the cluster's settings and remove it from single brokers, as eligible
+    leader replicas need."""
     decided: list[Message] = []
     if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER_RESOURCE, ""), {}):
         decided.append(

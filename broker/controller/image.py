@@ -1,9 +1,9 @@
-"""The cluster's metadata as the records of `__cluster_metadata-0` make it.
+"""The cluster's metadata, built from the records of `__cluster_metadata-0`.
 
-`ClusterImage.apply` is the only way that the metadata changes: a running broker applies a record once it is committed,
-a starting one replays the log through the same function (Kafka: `MetadataDelta.replay`); with a snapshot that comes
-from the leader another image takes the place of all (`become`). A record that contradicts what is there raises
-`MetadataContradictionError`: such a log was not written by Kafka or by us.
+Only `ClusterImage.apply` changes the metadata. A running broker applies a record once it is committed; a
+starting one replays the log through the same function (Kafka: `MetadataDelta.replay`). A snapshot from the
+leader replaces the whole image (`become`). A record that contradicts the image raises
+`MetadataContradictionError`: neither Kafka nor barnabas wrote such a log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_name_reason(name: str) -> str | None:
-    """Why a topic can't have this name; None where it can."""
+    """Return why a topic can't have this name, or None if it can."""
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):
@@ -41,8 +41,8 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str | None:
-    """Two names with the same key would have the same metric names: Kafka allows one of them. None for a name that
-    collides with no other."""
+    """Return the key that names with equal metric names share: Kafka allows one topic for each key. None if
+    the name can't collide."""
     return name.replace(".", "_") if "." in name or "_" in name else None
 
 
@@ -50,16 +50,16 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-# --- Ids that stand for no log directory in particular (Kafka: `DirectoryId`; KIP-858) ----------------------
+# --- Directory ids that name no particular log directory (Kafka: `DirectoryId`; KIP-858) --------------------
 
 MIGRATING = bytes(16)
-"""The broker has chosen a directory before records could say which."""
+"""The broker chose a directory before records could name it."""
 
 UNASSIGNED = bytes(15) + b"\x01"
-"""The broker is yet to choose one, and will tell the controller."""
+"""The broker will choose a directory, and report it to the controller."""
 
 LOST = bytes(15) + b"\x02"
-"""One that is offline, whichever it is."""
+"""Some offline directory."""
 
 
 # --- One broker ---------------------------------------------------------------------------------------------
@@ -97,11 +97,11 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
+        """True if the broker can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     def node(self, listener_name: str) -> BrokerNode | None:
-        """None where it isn't advertised to clients of the listener."""
+        """Return the broker's address for a listener, or None if it doesn't advertise that listener."""
         record = self.record
         for endpoint in record.end_points:
             if endpoint.name == listener_name:
@@ -109,14 +109,15 @@ class BrokerImage:
         return None
 
     def has_online_dir(self, directory_id: bytes) -> bool:
-        """Whether it can have what is said to be in the directory. One that has registered none, by a metadata.version
-        that knows of none, has any (Kafka: `DirectoryId.isOnline`)."""
+        """True if the broker can have a replica that is recorded in this directory. A broker that registered
+        none, because the metadata.version doesn't support them, can have any (Kafka:
+        `DirectoryId.isOnline`)."""
         if directory_id in (UNASSIGNED, MIGRATING):
             return True
         return directory_id != LOST and (not self.log_dirs or directory_id in self.log_dirs)
 
     def copy(self) -> BrokerImage:
-        """Another one that says the same."""
+        """Return a copy."""
         other = BrokerImage(self.record)
         other.broker_epoch = self.broker_epoch
         other.fenced = self.fenced
@@ -126,9 +127,8 @@ class BrokerImage:
         return other
 
 
-# --- Records that are held as they are, and that a snapshot must write out again ----------------------------
-#
-# The newest record of each identity is held. Source: Kafka's ClientQuotasImage, ScramImage, AclsImage,
+# --- Records that are kept as they are, and that snapshots write out again ----------------------------------
+# The newest record of each identity. Source: Kafka's ClientQuotasImage, ScramImage, AclsImage,
 # DelegationTokenImage.
 
 
@@ -136,7 +136,7 @@ def _quota(record: records.ClientQuotaRecord) -> Hashable:
     return frozenset((part.entity_type, part.entity_name) for part in record.entity), record.key
 
 
-# In the order in which a snapshot has them.
+# In the order of snapshots.
 _IDENTITIES: dict[type[Message], Callable[[Any], Hashable]] = {
     records.ClientQuotaRecord: _quota,
     records.AccessControlEntryRecord: lambda record: record.id,
@@ -157,11 +157,11 @@ KEPT = frozenset({*_IDENTITIES, *_REMOVALS})
 
 
 MOST_ACL_CHANGES = 10_000
-"""That are held for whoever follows them; past that, all are gone through."""
+"""The most changes that are kept for followers. With more, followers read all ACLs again."""
 
 
 class KeptRecords:
-    """The records in force, by type and identity; `acls` has the ids by what the records say."""
+    """The records in force, by type and identity. `acls` maps each ACL to its id."""
 
     __slots__ = ("_acl_changes", "_by_type", "_quotas_changed", "acls")
 
@@ -174,19 +174,20 @@ class KeptRecords:
         self.acls: dict[Acl, bytes] = {}
 
     def copy(self) -> KeptRecords:
-        """Another one that holds the same."""
+        """Return a copy."""
         other = KeptRecords()
         other._by_type = {record_type: {**held} for record_type, held in self._by_type.items()}
         other.acls = {**self.acls}
         return other
 
     def follow_anew(self) -> None:
-        """Quotas and ACLs may be others than whoever follows them knows."""
+        """Have followers read all quotas and ACLs again."""
         self._quotas_changed = True
         self._acl_changes = None
 
     def apply(self, record: Message) -> None:
-        """Hold a record in place of an earlier one of its identity, or drop the one that it removes."""
+        """Store a record in place of the earlier one with its identity, or drop the record that it
+        removes."""
         removal = _REMOVALS.get(type(record))
         if removal is not None:
             removed_type, identity_of = removal
@@ -212,7 +213,7 @@ class KeptRecords:
 
     def _acl_is_gone(self, record: records.AccessControlEntryRecord) -> None:
         acl = Acl.of_record(record)
-        if self.acls.get(acl) == record.id:  # else another id says the same, as no controller would write
+        if self.acls.get(acl) == record.id:  # otherwise another id has the same ACL
             del self.acls[acl]
             self._acl_changed(acl, is_there=False)
 
@@ -224,21 +225,22 @@ class KeptRecords:
                 self._acl_changes = None
 
     def take_acl_changes(self) -> list[tuple[Acl, bool]] | None:
-        """The ACLs that came (True) and went since this was last asked, in order; None where all may be others."""
+        """Return the ACLs that were added (True) or removed since the last call, in order. None if all may
+        have changed."""
         changes, self._acl_changes = self._acl_changes, []
         return changes
 
     def take_quota_change(self) -> bool:
-        """Whether there were records of quotas since this was last asked."""
+        """True if there were quota records since the last call."""
         changed, self._quotas_changed = self._quotas_changed, False
         return changed
 
     def find(self, record_type: type[Message], identity: Hashable) -> Message | None:
-        """The one of that identity."""
+        """The record with that identity."""
         return self._by_type[record_type].get(identity)
 
     def of_type(self, record_type: type[Message]) -> Iterator[Message]:
-        """Those of one type."""
+        """The records of one type."""
         return iter(self._by_type[record_type].values())
 
 
@@ -246,8 +248,9 @@ class KeptRecords:
 
 NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1
-"""LeaderRecoveryState: after an unclean election the leader is RECOVERING until it says that it no longer is."""
-NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays
+"""LeaderRecoveryState: after an unclean election the leader is RECOVERING until it reports that it has
+recovered."""
+NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader if the leader stays
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -256,7 +259,8 @@ GROUP_RESOURCE = 32
 
 
 class MetadataContradictionError(BrokenInvariantError):
-    """A metadata record that can't follow the ones before it: no start can replay the log, so nothing may go on."""
+    """A metadata record contradicts those before it. No start can replay such a log, so the broker has to
+    stop."""
 
 
 class PartitionImage:
@@ -290,7 +294,7 @@ class PartitionImage:
         self.last_known_elr = record.last_known_elr or []
 
     def change(self, record: records.PartitionChangeRecord) -> None:
-        """Fields that are null stay; a leader that is set, −1 included, adds one to the leader epoch."""
+        """Apply a change. Null fields stay. A leader that is set, even −1, increments the leader epoch."""
         if record.isr is not None:
             self.isr = record.isr
         if record.leader != NO_LEADER_CHANGE:
@@ -313,8 +317,8 @@ class PartitionImage:
         self.partition_epoch += 1
 
     def copy(self) -> PartitionImage:
-        """Another one that says the same. Lists are shared: none is ever changed. Each field by its name, since there
-        may be tens of thousands of partitions."""
+        """Return a copy. The lists are shared, as none is ever changed. Fields are copied by name, because
+        there may be tens of thousands of partitions."""
         other = PartitionImage.__new__(PartitionImage)
         other.replicas = self.replicas
         other.isr = self.isr
@@ -340,55 +344,57 @@ class TopicImage:
         self.topic_id = topic_id
         self.partitions: dict[int, PartitionImage] = {}
         self.owner = owner
-        """Who may change it; all others have it in common."""
+        """The image that may change it. All others share it."""
 
     def copy(self, owner: object) -> TopicImage:
-        """Another one that says the same. It has the partitions in common with this one."""
+        """Return a copy that shares its partitions with this one."""
         other = TopicImage(self.name, self.topic_id, owner)
         other.partitions = {**self.partitions}
         return other
 
 
 class TopicChanges(NamedTuple):
-    """What became of topics since whoever follows the image last looked (Kafka: `TopicsDelta`)."""
+    """The changes of topics since the follower last looked (Kafka: `TopicsDelta`)."""
 
-    touched: dict[str, None]  # names, in the order of the records, so that a run can be repeated
+    touched: dict[str, None]  # names, in the order of the records, so that runs are repeatable
     removed: list[TopicImage]
     bygone: list[TopicImage]
-    """Made and removed since: history, as all that a start replays. Of such a name there may be a living one."""
+    """Topics that were both created and removed since then: history, like everything that a start replays. A
+    living topic may have the same name."""
 
 
 class ClusterImage:
     """Everything that the metadata log says.
 
-    An image and its copy have in common what neither has changed since, so that a copy costs little: of what is in
-    common, the one that changes it makes another first.
+    An image and its copy share whatever neither has changed since, so a copy costs little. Before one changes
+    a shared object, it makes its own copy.
     """
 
     def __init__(self) -> None:
-        self._owner = object()  # of the topics that this image alone has
+        self._owner = object()  # of the topics that only this image has
         self._shares_partitions = False
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self._names_by_key: dict[
             str, tuple[str, ...]
-        ] = {}  # those that can collide (Kafka: topicsWithCollisionChars)
+        ] = {}  # of names that can collide (Kafka: topicsWithCollisionChars)
         self.configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.features: dict[str, int] = {}
         self.brokers: dict[int, BrokerImage] = {}
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
         self.unclean_elections = 0
-        """As far back as the log was replayed."""
+        """In the part of the log that was replayed."""
         self.kept = KeptRecords()
         self._changes = TopicChanges({}, [], [])  # since the last `take_changes`
-        self._created: set[bytes] = set()  # topics, by id, since then
+        self._created: set[bytes] = set()  # ids of topics, since then
         self.broker_configs_changed = False
         self.client_metrics_changes = 0
-        """Of subscriptions to clients' metrics: who follows these looks at them when this is another number."""
+        """How often subscriptions to client metrics have changed. Followers compare it with the number they
+        last saw."""
 
     def copy(self) -> ClusterImage:
-        """Another one that says the same, and that nobody follows."""
+        """Return a copy that nobody follows."""
         other = ClusterImage()
         self._owner = object()
         self._shares_partitions = other._shares_partitions = True
@@ -405,7 +411,8 @@ class ClusterImage:
         return other
 
     def become(self, other: ClusterImage) -> None:
-        """Say what the other one says, which nobody else has; whoever follows this one finds all that differs."""
+        """Take over the contents of another image, which nobody else uses. Followers of this one see all
+        differences."""
         known, ids = self.topics_by_id, other.topics_by_id
         for topic in known.values():
             if topic.topic_id not in ids:
@@ -423,44 +430,44 @@ class ClusterImage:
         self.client_metrics_changes += 1
 
     def apply(self, record: Message) -> None:
-        """Change the image by one record of the log."""
+        """Apply one record of the log."""
         replay = _REPLAY.get(type(record))
         if replay is None:
             raise MetadataContradictionError(f"a {type(record).__name__} in the metadata log")
         replay(self, record)
 
     def take_changes(self) -> TopicChanges:
-        """Since the last call: what the partitions follow."""
+        """Return the changes since the last call, for the partitions to follow."""
         changes, self._changes = self._changes, TopicChanges({}, [], [])
         self._created.clear()
         return changes
 
     def take_broker_config_change(self) -> bool:
-        """Whether settings of brokers changed since the last call."""
+        """True if settings of brokers changed since the last call."""
         changed, self.broker_configs_changed = self.broker_configs_changed, False
         return changed
 
     def forget_changes(self) -> None:
-        """Nobody follows this image."""
+        """Drop all changes: nobody follows this image."""
         self.take_changes()
         self.broker_configs_changed = False
         self.kept.take_quota_change()
         self.kept.take_acl_changes()
 
     def topics_like(self, name: str) -> list[str]:
-        """The names of the topics that one of this name would collide with."""
+        """The names of topics that would collide with a topic of this name."""
         key = collision_key(name)
         return [] if key is None else [*self._names_by_key.get(key, ())]
 
     def partition_of(self, topic_id: bytes, index: int) -> PartitionImage | None:
-        """By the topic's id; None where there is no such topic or partition."""
+        """Find a partition by its topic's id. None if there is no such topic or partition."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
     def config_of_topic(self, name: str) -> Mapping[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
-    # --- one function a record ------------------------------------------------------------------------------
+    # --- one function for each type of record ---------------------------------------------------------------
 
     def _topic(self, record: records.TopicRecord) -> None:
         if record.name in self.topics:
@@ -484,7 +491,7 @@ class ClusterImage:
         return topic
 
     def _own(self, topic: TopicImage) -> TopicImage:
-        """The topic, which others have too, as one that may be changed here."""
+        """Replace a shared topic by a copy that this image may change."""
         own = self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic.copy(self._owner)
         return own
 
@@ -562,7 +569,8 @@ class ClusterImage:
             self._changes.touched[record.resource_name] = None
 
     def _feature_level(self, record: records.FeatureLevelRecord) -> None:
-        """Kafka's controller, too, passes over kraft.version, and fails on what it doesn't support."""
+        """Set a feature's level. As in Kafka's controller, kraft.version has no effect here, and unsupported
+        levels raise MetadataContradictionError."""
         if record.name == KRAFT_VERSION:
             return
         if not is_supported(record.name, record.feature_level):
@@ -586,7 +594,7 @@ class ClusterImage:
         if broker is None:
             raise MetadataContradictionError(f"a change of the unknown broker {record.broker_id}")
         if record.fenced != 0:
-            broker.fenced = record.fenced > 0  # 1 fences, −1 lifts the fence, 0 leaves it
+            broker.fenced = record.fenced > 0  # 1 fences, −1 unfences, 0 changes nothing
         if record.in_controlled_shutdown != 0:
             broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
         if record.log_dirs:
@@ -617,7 +625,7 @@ class ClusterImage:
         self.kept.apply(record)
 
     def _of_no_effect(self, record: Message) -> None:
-        """Records that Kafka passes over, too."""
+        """Do nothing for records that Kafka ignores, too."""
 
 
 _REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
@@ -643,21 +651,20 @@ _REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The cluster as clients of one listener are told of it: who is there, who leads, which replicas are
-# offline.
+# The cluster as clients of one listener see it: its brokers, leaders and offline replicas.
 #
 # Source: `KRaftMetadataCache`.
 
 
 class ListenerView:
-    """Of the brokers as they are registered when this is made."""
+    """The brokers that were registered when this was made."""
 
     __slots__ = ("_reachable", "_registered", "nodes")
 
     def __init__(self, image: ClusterImage, listener_name: str) -> None:
         self.nodes: dict[int, BrokerNode] = {}
-        """Those that are advertised to clients of the listener, fenced ones among them, by id: Kafka has them in a hash
-        map, whose order is that of ids where they aren't far apart."""
+        """The brokers that advertise the listener, including fenced ones, by id. Kafka has them in a hash
+        map, which iterates in order of ids unless these are far apart."""
         self._registered = frozenset(image.brokers)
         self._reachable: dict[int, BrokerImage] = {}
         for node_id, broker in sorted(image.brokers.items()):
@@ -668,19 +675,20 @@ class ListenerView:
                     self._reachable[node_id] = broker
 
     def alive_nodes(self) -> list[BrokerNode]:
-        """Those that a client may connect to."""
+        """The brokers that a client may connect to."""
         return [self.nodes[node_id] for node_id in self._reachable]
 
     def leader(self, partition: PartitionImage) -> int:
-        """NO_LEADER where nobody leads it, and where clients of the listener can't find who does."""
+        """The partition's leader. NO_LEADER if it has none, or if clients of the listener can't reach it."""
         return partition.leader if partition.leader in self.nodes else NO_LEADER
 
     def has_leader_elsewhere(self, partition: PartitionImage) -> bool:
-        """Whether the leader is registered, with other listeners perhaps."""
+        """True if the leader is registered, perhaps with other listeners only."""
         return partition.leader in self._registered
 
     def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """Of brokers that are fenced, gone or not to be found by the listener, or whose directory is offline."""
+        """The replicas on brokers that are fenced, gone or not on the listener, and those whose directory is
+        offline."""
         reachable, directories = self._reachable, partition.directories
         named = len(directories)
         return [
@@ -691,11 +699,11 @@ class ListenerView:
         ]
 
     def reachable(self, node_ids: Sequence[int]) -> list[int]:
-        """Those among them that are alive and to be found by the listener."""
+        """The given brokers that are alive and on the listener."""
         return [node_id for node_id in node_ids if node_id in self._reachable]
 
 
 def alive_node(image: ClusterImage, node_id: int, listener_name: str) -> BrokerNode | None:
-    """One broker; None where it isn't alive, or isn't advertised to clients of the listener."""
+    """Find one broker. None if it isn't alive or doesn't advertise the listener."""
     broker = image.brokers.get(node_id)
     return None if broker is None or broker.fenced else broker.node(listener_name)

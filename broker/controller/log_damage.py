@@ -1,8 +1,9 @@
-"""Whether the files of the metadata log hold what was written: looked at before anything of them is changed.
+"""Checking the files of the metadata log, before anything in them is changed.
 
-A log's recovery cuts at the first bad byte. Of a partition that is a few records; of the metadata log it is every
-topic that was made behind it, and their folders would be set aside as nobody's. So a torn end of what was being
-written is cut, as in Kafka, and nothing else is: damage before that ends the start. Kafka cuts there, too.
+A log's recovery cuts at the first bad byte. In an ordinary partition that costs a few records. In the
+metadata log it would cost every topic created after that point, and their folders would be set aside as
+stray. So, as in Kafka, only the torn end of an unfinished write is cut. Damage before that stops the start;
+Kafka cuts there, too.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from storage.files import LOG_SUFFIX, Files, offset_of
 
 
 class LogDamage(NamedTuple):
-    """Where a log that was whole is so no more."""
+    """Where a log was damaged."""
 
     path: str
     position: int
     offset: int
-    """Of the first record that is lost."""
+    """The offset of the first lost record."""
     reason: str
 
     def __str__(self) -> str:
@@ -38,11 +39,12 @@ class LogDamage(NamedTuple):
 
 
 class FoundLog(NamedTuple):
-    """What is to be known of a log before it is opened."""
+    """Facts about a log before it is opened."""
 
     damage: LogDamage | None
     begins_at: int
-    """Nothing below is needed, and something of it is missing: a snapshot has it. 0: nothing is."""
+    """The offset at which the log begins. A snapshot covers everything before it, and part of that is
+    missing. 0: nothing is missing."""
 
 
 class _End(NamedTuple):
@@ -52,10 +54,11 @@ class _End(NamedTuple):
 
 
 def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
-    """What a recovery would cut that isn't a torn end. `clean`: the last run synced all and stopped.
+    """Find what a recovery would cut, unless that is a torn end. `clean` means that the last run synced all
+    and stopped.
 
-    A loss of power amid the deletion of what lies below a snapshot may leave any of its segments: disks don't keep the
-    order of names. That is no damage.
+    A power loss may interrupt the deletion of segments below a snapshot. Disks don't keep the order of
+    deletions, so any of these segments may be left. That isn't damage.
 
     Raises `OSError`.
     """
@@ -73,15 +76,13 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
         following = bases[index + 1] if index + 1 < len(bases) else None
         if end.position < len(data):
             if clean or following is not None:
-                return FoundLog(
-                    LogDamage(path, end.position, end.offset, "what stands there is no whole batch"), 0
-                )
+                return FoundLog(LogDamage(path, end.position, end.offset, "there is no whole batch"), 0)
             begun = _epoch_begun_behind(data, end)
             if begun >= 0:
                 reason = f"whole batches follow, up to leader epoch {begun}"
                 return FoundLog(LogDamage(path, end.position, end.offset, reason), 0)
         elif following is not None and end.offset < following:
-            if newest is None:  # it is read whole, which few starts need
+            if newest is None:  # Rarely needed: it reads the whole snapshot.
                 newest = newest_whole_snapshot(files, directory)
             if newest < following:
                 reason = f"the next segment begins at {following}"
@@ -91,7 +92,7 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
 
 
 def _valid_end(data: memoryview, end: _End) -> _End:
-    """Behind the last of the batches in a row that hold."""
+    """Return the end of the run of valid batches."""
     while (size := _size_at(data, end.position)) and crc_is_valid(data, end.position, size):
         header = read_header(data, end.position)
         if header.base_offset < end.offset or header.last_offset_delta < 0:
@@ -101,7 +102,7 @@ def _valid_end(data: memoryview, end: _End) -> _End:
 
 
 def _size_at(data: memoryview, position: int) -> int:
-    """Of the batch that seems to be there; 0 where none does."""
+    """The size of the batch that seems to be at the position; 0 if there is none."""
     if position < 0 or position + BATCH_OVERHEAD > len(data) or data[position + MAGIC_POS] != MAGIC:
         return 0
     size = read_header(data, position).batch_length + LOG_OVERHEAD
@@ -109,11 +110,11 @@ def _size_at(data: memoryview, position: int) -> int:
 
 
 def _epoch_begun_behind(data: memoryview, end: _End) -> int:
-    """The latest leader epoch of the whole batches anywhere behind, if one of them begins an epoch, or they are of more
-    than one; else -1.
+    """Return the latest leader epoch of the whole batches after `end`, or -1.
 
-    Who begins to lead has found whole what lies before, and synced it: then that was on the disk, and is damaged. A run
-    that died before its own first batches were synced may have left any of them.
+    It is -1 unless one of them begins an epoch, or they have several epochs. A new leader has read everything
+    before its epoch and synced it. So that was on the disk, and is damaged now. If a run died before it
+    synced its own first batches, any of these may be left.
     """
     epochs: set[int] = set()
     has_begun = False

@@ -1,18 +1,19 @@
-"""`__cluster_metadata-0`: the log that the cluster's metadata is made of.
+"""`__cluster_metadata-0`, the log of the cluster's metadata.
 
-Decide → append → commit → apply. Written is not committed: the only voter of a quorum commits once its own disk has
-the batch (`commit_when_synced`; Kafka: `KafkaRaftClient.flushVoterLog`). So there may be two images: decisions are
-taken by `written`, and `image`, which clients are told of and which the node follows, has what is committed alone. They
-are one object until a decision is taken while an earlier one isn't committed. From then on `written` lies ahead of
-`image`. Who loses the log forgets `written`: nothing that was lost has to be undone (Kafka:
-`SnapshotRegistry.revertToSnapshot` of the controller's timeline structures, whose brokers have images of their own).
+Decide → append → commit → apply. Written is not committed: the only voter of a quorum commits once its own
+disk has the batch (`commit_when_synced`; Kafka: `KafkaRaftClient.flushVoterLog`). So there may be two images.
+Decisions go by `written`. `image` holds only what is committed; clients see it and the node follows it. Both
+are one object until a decision is taken while an earlier one isn't committed. From then on `written` is ahead
+of `image`. A node that loses the log drops `written`, so nothing has to be undone (Kafka:
+`SnapshotRegistry.revertToSnapshot` of the controller's timeline structures; its brokers have images of their
+own).
 
-Whoever acts on a change, or tells a client of it, waits for `committed`. Kafka writes a decision's records as one
-batch where they are atomic, or between BeginTransaction and EndTransaction records (KIP-868); both are read. Its NoOp
-records, which move followers' high watermarks, are not written.
+To act on a change or to report it to a client, wait for `committed`. Kafka writes a decision's records as one
+batch if they are atomic, or between BeginTransaction and EndTransaction records (KIP-868). Both can be read
+here. barnabas doesn't write Kafka's NoOp records, which move followers' high watermarks.
 
-Above the log stand its parts: what waits for a commit, what follows from it, records as batches, records back into an
-image, and an image as records.
+The parts of the log come first in this file: following its changes, encoding records as batches, replaying
+batches into an image, and writing an image as records.
 """
 
 from __future__ import annotations
@@ -53,31 +54,34 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.controller")
 
 
-# --- What follows from the metadata's changes: one after the other, in steps, while the image may change again ---
+# --- Following the metadata's changes: one after the other, in steps, while the image may change again ------
 
 
 class Following:
-    """How far a node has followed the image that its clients are told of."""
+    """How far a node has followed the image that its clients see."""
 
     __slots__ = ("has_changed", "is_under_way", "told")
 
     def __init__(self) -> None:
         self.has_changed = False
-        """The image, and nothing follows that yet."""
+        """The image has changed, and nobody follows the change yet."""
         self.is_under_way = False
         self.told: list[Callable[[], None]] = []
-        """Called where the node begins to follow, and where nothing is left to follow."""
+        """Called when the node begins to follow, and when nothing is left to follow."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether the image says what isn't followed yet."""
+        """True if the image has changes that aren't followed yet."""
         return self.is_under_way or self.has_changed
 
     async def follow(
         self, one: Callable[[], Waiting[None]], followed: Callable[[int], None], offset: Callable[[], int]
     ) -> None:
-        """`one` follows the image as it is then; `followed` is told of the `offset` that it was committed up to. What
-        one of those that are `told` fails with is raised once all is followed."""
+        """Follow all changes.
+
+        `one` follows the image as it is when it is called. Then `followed` gets the `offset` up to which that
+        image was committed. If a callback of `told` fails, its error is raised after everything is followed.
+        """
         try:
             self._tell()
         finally:
@@ -98,14 +102,14 @@ class Following:
         self._tell()
 
     def _tell(self) -> None:
-        tell_each(self.told, lambda told: told(), log, "it can't be told that metadata is followed")
+        tell_each(self.told, lambda told: told(), log, "a callback for followed metadata failed")
 
 
 # --- Decided records as a batch of the metadata log ---------------------------------------------------------
 
 
 def encoded(decided: Iterable[Message], metadata_version: int) -> Iterator[bytes]:
-    """Each record as it is written at a metadata.version."""
+    """Encode each record for a metadata.version."""
     for record in decided:
         yield encode_metadata_record(record, written_version(type(record), metadata_version))
 
@@ -113,7 +117,7 @@ def encoded(decided: Iterable[Message], metadata_version: int) -> Iterator[bytes
 async def batch_of(
     decided: Sequence[Message], metadata_version: int, now_ms: int, most_bytes: int
 ) -> bytearray:
-    """The records in a batch. Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is larger than may be."""
+    """Return the records as a batch. Raises KafkaError (UNKNOWN_SERVER_ERROR) if it is too large."""
     values = []
     for value in encoded(decided, metadata_version):
         values.append((now_ms, None, value, ()))
@@ -126,11 +130,11 @@ async def batch_of(
 
 
 def too_large_to_write(what: str) -> KafkaError:
-    """As in Kafka, whose controller begins a new epoch over it."""
-    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what}, which the metadata log doesn't take")
+    """Return the error. Kafka's controller begins a new epoch in this case."""
+    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what} is larger than the metadata log allows")
 
 
-# --- The records of the metadata log, brought back into an image --------------------------------------------
+# --- Replaying the records of the metadata log into an image ------------------------------------------------
 
 _MARKS: set[type[Message]] = {
     records.BeginTransactionRecord,
@@ -142,9 +146,10 @@ _MARKS: set[type[Message]] = {
 def apply_batch(
     image: ClusterImage, transaction: list[Message] | None, batch: memoryview
 ) -> list[Message] | None:
-    """What `apply_in_force` returns after the last record. Raises MetadataContradictionError, CorruptRecordError.
+    """Apply a batch. Returns what `apply_in_force` returns for the last record.
 
-    Whatever a record does to the image that takes it, it is the record that is wrong.
+    Raises MetadataContradictionError, CorruptRecordError. If applying a record fails in any way, the record
+    is to blame.
     """
     for record in read_records(batch):
         try:
@@ -161,7 +166,8 @@ def apply_batch(
 def apply_in_force(
     image: ClusterImage, transaction: list[Message] | None, record: Message
 ) -> list[Message] | None:
-    """Records between Begin and End count together, or not at all. Returns those of a transaction without its end."""
+    """Apply a record. Records between Begin and End count together or not at all. Returns those of an open
+    transaction."""
     if type(record) in _MARKS:
         if isinstance(record, records.BeginTransactionRecord):
             return []
@@ -177,7 +183,7 @@ def apply_in_force(
 
 
 def replay_snapshot(image: ClusterImage, held: Sequence[Message], path: str) -> None:
-    """Raises MetadataContradictionError, which says where."""
+    """Apply a snapshot's records. Raises MetadataContradictionError, which says where the fault is."""
     for number, record in enumerate(held):
         try:
             image.apply(record)
@@ -187,8 +193,8 @@ def replay_snapshot(image: ClusterImage, held: Sequence[Message], path: str) -> 
 
 
 def contradiction(log: PartitionLog, offset: int, error: Exception) -> MetadataContradictionError:
-    """What is wrong with a batch, and in which file. Kafka's MetadataLoader has a fault of it, which ends the
-    process."""
+    """Return the error for a faulty batch, with its file. In Kafka, MetadataLoader reports a fault, which
+    ends the process."""
     path = log.segments.row[log.segments.slot_of(offset)].log.path
     where = "" if isinstance(error, MetadataContradictionError) else f"the batch at offset {offset}: "
     return MetadataContradictionError(f"{path}: {where}{_reason(error)}")
@@ -199,12 +205,12 @@ def _reason(error: Exception) -> str:
     return str(error) if known else f"{type(error).__name__} {error}".rstrip()
 
 
-# --- The image as records: what a snapshot holds, in Kafka's order (Kafka: `MetadataImage.write`) -----------
+# --- An image as records, in the order of Kafka's snapshots (Kafka: `MetadataImage.write`) ------------------
 
 
 def image_records(image: ClusterImage) -> Iterator[Message]:
-    """The records that make an image like this one from an empty one. The image must not change meanwhile."""
-    # metadata.version is the first, since a reader needs it to make sense of the rest
+    """Return the records that build this image from an empty one. The image must not change meanwhile."""
+    # metadata.version comes first, since readers need it to decode the rest
     names = sorted(image.features, key=lambda name: name != METADATA_VERSION)
     for name in names:
         yield records.FeatureLevelRecord(name=name, feature_level=image.features[name])
@@ -231,7 +237,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
 
 
 def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
-    """The registration with what changed since."""
+    """The registration, with all changes since."""
     registered = broker.record
     return records.RegisterBrokerRecord(
         broker_id=registered.broker_id,
@@ -274,13 +280,15 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 
 
 class MetadataLog:
-    """The metadata log with the images that it makes.
+    """The metadata log, with the images built from it.
 
-    - `on_change` follows each change that is committed, before who waits for it is told; it may be in steps.
-    - `replicate(end_offset)` is called after each batch that is written. The only voter commits there and then while it
-      starts, and from then on when the disk has it; who has others calls `commit` once a majority has the batch.
-    - `on_written(records, offset of the first)` is told of what this node decides, `on_progress` called where the log
-      has grown, or more of it is committed, `on_lost(failure)` where the disk refused what wasn't committed.
+    - `on_change` follows each committed change before anybody learns of the commit. It may work in steps.
+    - `replicate(end_offset)` is called after each batch. At first the only voter commits at once; from
+      `commit_when_synced` on it commits when the disk has the batch. A leader with other voters calls
+      `commit` once a majority has the batch.
+    - `on_written(records, offset of the first)` reports this node's decisions. `on_progress` is called when
+      the log grows or more of it is committed. `on_lost(failure)` is called when the disk refuses what isn't
+      committed yet.
     """
 
     def __init__(
@@ -290,44 +298,49 @@ class MetadataLog:
         self.image = image
         self._written: ClusterImage | None = None
         self._uncommitted: deque[tuple[int, int, int, Sequence[Message]]] = deque()
-        """What was decided and isn't in `image`: the offsets at which each batch begins and ends, its size, its
-        records."""
+        """Decisions that aren't in `image` yet: for each batch its first offset, its end offset, its size and
+        its records."""
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
-        self.own_voter: Voter | None = None  # how this node stands among the voters, where the log names them
+        self.own_voter: Voter | None = None  # this node's entry among the voters, if the log names them
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], Waiting[None] | None] = lambda: None
         self.carry_out: Callable[[Waiting[None]], Later[None] | None] = at_once
-        """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
-        node's to know."""
+        """Runs steps to their end, within this call if that is possible. The first step's errors are raised;
+        the node learns of later ones."""
         self.replicate: Callable[[int], None] = self.commit
         self.on_written: Callable[[Sequence[Message], int], None] = lambda records, base_offset: None
         self.on_progress: Callable[[], None] = lambda: None
         self.on_lost: Callable[[Exception], None] = lambda failure: None
         self.is_leader = False
-        self._leads = 0  # the epoch in which this node leads the log; 0: another one does
+        self._leads = 0  # the epoch in which this node leads the log; 0: another node does
         self._clock = clock
         self._followed_offset = 0
-        """Everything below it is committed, and followed."""
+        """Everything below it is committed and followed."""
         self._waiting: deque[tuple[int, Later[KafkaError | None]]] = deque()
-        """Who waits for which offset, the lowest first (Kafka: `DeferredEventQueue`)."""
-        self._committed_offset = 0  # everything below it is in the logs of a majority
-        self._applied_offset = 0  # `image` is made of everything below it; it never goes back
-        self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
+        """The calls that wait for an offset, lowest first (Kafka: `DeferredEventQueue`)."""
+        self._committed_offset = 0  # a majority has everything below it
+        self._applied_offset = 0  # `image` holds everything below it; it never goes back
+        self._transaction: list[Message] | None = None  # records behind a Begin, not in `image` yet
         self._is_writing = False
         self.following = Following()
         self._lost: KafkaError | None = None
 
     @property
     def written(self) -> ClusterImage:
-        """What the next decision is taken by: an image of its own from where one meets another that isn't committed."""
+        """The image for the next decision. It becomes a separate one if earlier decisions aren't committed
+        yet."""
         if self._written is None and self._uncommitted:
             self._divide()
         return self.image if self._written is None else self._written
 
     def replay(self, *, only_voter: bool = True) -> None:
-        """Apply the newest snapshot; and everything in the log behind it, if the only voter's log it is: that is
-        committed. Raises MetadataContradictionError, which says where, KafkaError: the folder can't be used."""
+        """Apply the newest snapshot, and everything in the log behind it if this is the only voter: then all
+        is committed.
+
+        Raises MetadataContradictionError, which says where the fault is, and KafkaError if the folder can't
+        be used.
+        """
         self._applied_offset = self.log.log_start_offset
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
@@ -337,15 +350,16 @@ class MetadataLog:
             self._applied_offset = self.snapshots.newest.offset
         self._note_committed(self.log.log_end_offset if only_voter else self._applied_offset)
         self._apply_committed()
-        self.following.has_changed = False  # whoever starts reads all of it
+        self.following.has_changed = False  # a starting node reads all of it
         self._tell_followed(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
-        """An observer's log is committed so far, as far as it was fetched: apply it, follow it. Raises as `replay`."""
+        """Apply and follow what is committed of an observer's log, as far as it was fetched. Raises as
+        `replay`."""
         self.commit(high_watermark)
 
     def take_over(self, snapshot: Snapshot) -> None:
-        """An observer's log has begun anew behind the newest snapshot, which counts. Raises as `replay`."""
+        """Take over a snapshot: an observer's log has begun anew behind it. Raises as `replay`."""
         image = ClusterImage()
         replay_snapshot(image, snapshot.records, self.snapshots.path_of_newest)
         self.image.become(image)
@@ -354,7 +368,7 @@ class MetadataLog:
         self._advance()
 
     def _apply_committed(self) -> None:
-        """Apply to the image what is committed and isn't in it yet."""
+        """Apply to the image whatever is committed but not in it yet."""
         committed_offset = self._committed_offset
         self.following.has_changed = True
         waiting = self._uncommitted
@@ -364,9 +378,9 @@ class MetadataLog:
             try:
                 for record in appended:
                     self.image.apply(record)
-            except Exception as error:  # decided by a copy of the image that took it
+            except Exception as error:  # a copy of the image took it when it was decided
                 raise contradiction(self.log, base_offset, error) from error
-        while waiting and waiting[0][1] <= committed_offset:  # read from the log, with what lies before it
+        while waiting and waiting[0][1] <= committed_offset:  # applied from the log already
             waiting.popleft()
         if self._applied_offset == committed_offset:
             return
@@ -383,10 +397,10 @@ class MetadataLog:
         self._applied_offset = committed_offset
 
     def _divide(self) -> list[Message] | None:
-        """From now on `written` is an image of its own, ahead of `image` by what isn't committed. It stays one, since
-        decisions that have met will meet again.
+        """Make `written` a separate image, ahead of `image` by what isn't committed. It stays separate, since
+        decisions that overlapped once will overlap again.
 
-        Returns what the log ends with of a transaction without its end.
+        Returns the records of a transaction that the log doesn't end.
         """
         self._written = written = self.image.copy()
         transaction = None if self._transaction is None else [*self._transaction]
@@ -397,10 +411,10 @@ class MetadataLog:
         return transaction
 
     def become_leader(self, node_id: int, voter: Voter | None = None) -> None:
-        """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
+        """Begin an epoch of our own with a LeaderChange record, as KRaft leaders do.
 
-        `quorum-state` has it first: an epoch is never used twice. A transaction of the leader before, without its
-        end, is aborted. `voter`: this node, where the log is to say who its voters are.
+        `quorum-state` records the epoch first, so no epoch is used twice. An unfinished transaction of the
+        previous leader is aborted. `voter` is this node, if the log should name its voters.
         """
         stored = quorum_state.read_leader_epoch(self.log.files, self.log.directory)
         of_snapshot = 0 if self.snapshots.newest is None else self.snapshots.newest.epoch
@@ -412,7 +426,7 @@ class MetadataLog:
         if self.log.created:
             quorum_state.write_state(self.log.files, self.log.directory, state)
             self._append_batch(batch)
-        else:  # the first batch makes the folder
+        else:  # the first batch creates the folder
             self._append_batch(batch)
             quorum_state.write_state(self.log.files, self.log.directory, state)
 
@@ -421,36 +435,40 @@ class MetadataLog:
         if transaction is not None:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
         self.is_leader = True
-        if is_committed:  # there is nothing new in what was written here
+        if is_committed:  # the records written here change nothing else
             self._transaction = None
             self._applied_offset = self.log.log_end_offset
         else:
             self._advance()
 
     def flush(self) -> None:
-        """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""
+        """Begin to sync everything appended. Later syncs of other logs come after this one."""
         self.log.flush(self._clock.now_ms(), at_once=True)
 
     def commit_when_synced(self) -> None:
-        """From now on the only voter commits what the disk has. What is written while a sync runs waits for one more.
-        It is synced beside the other logs: nothing of theirs follows from a change before it is committed."""
+        """From now on, commit what the disk has: this is the only voter. Writes during a sync wait for the
+        next one.
+
+        It syncs beside the other logs: nothing in these follows from a change that isn't committed.
+        """
         self.log.flushing.lane = Lane.METADATA
         self.replicate = self._sync
 
     def commit_at_once(self) -> None:
-        """The node stops: nobody is told of anything any more; the log's end is a sync."""
+        """Commit without waiting for the disk, because the node stops: nobody waits any more, and closing the
+        log syncs it."""
         self.replicate = self.commit
         self.carry_out = at_once
         self.following.is_under_way = False
 
     def _sync(self, end_offset: int) -> None:
         self.log.when_flushed(end_offset, partial(self._synced, self._leads))
-        with suppress(MemoryError):  # it is begun later then (`PartitionLog.go_on_flushing`)
+        with suppress(MemoryError):  # a later sync begins instead (`PartitionLog.go_on_flushing`)
             self.log.flush(self._clock.now_ms())
 
     def _synced(self, epoch: int, failure: Exception | None) -> None:
         if epoch != self._leads:
-            return  # what this node wrote when it led is another's to commit, or to cut off
+            return  # another leader commits or cuts off what this node wrote as the leader
         if failure is None:
             self.commit(self.log.recovery_point)
         elif self._lost is None:
@@ -459,16 +477,17 @@ class MetadataLog:
             self.on_lost(failure)
 
     def resign(self) -> None:
-        """Another node leads the log from now on: what waits here isn't known to be committed or lost.
+        """Stop leading: another node leads the log. Whether the waiting changes will be committed is unknown.
 
-        `image` has nothing that could be lost. What the log has beyond it the new leader confirms or cuts off.
+        `image` holds nothing that could be lost. The new leader confirms or cuts off what the log has beyond
+        it.
         """
         self.is_leader = False
         self._leads = 0
         self._forget_written(KafkaError(Error.NOT_CONTROLLER))
 
     def _forget_written(self, reason: KafkaError) -> None:
-        """What isn't committed counts no more: nobody is told that a topic exists whose creation was refused."""
+        """Forget whatever isn't committed: nobody must learn of a topic whose creation was refused."""
         self._written = None
         self._uncommitted.clear()
         failed, self._waiting = self._waiting, deque()
@@ -476,8 +495,11 @@ class MetadataLog:
             later.reply(reason)
 
     def committed(self, end_offset: int) -> Later[KafkaError | None]:
-        """None once everything below `end_offset` is committed and followed; KafkaError where another node leads the
-        log before (NOT_CONTROLLER), or the disk has failed (KAFKA_STORAGE_ERROR)."""
+        """Answer None once everything below `end_offset` is committed and followed.
+
+        The answer is a KafkaError if another node leads the log before that (NOT_CONTROLLER), or the disk has
+        failed (KAFKA_STORAGE_ERROR).
+        """
         later: Later[KafkaError | None] = Later()
         if self._lost is not None and end_offset > self._committed_offset:
             later.reply(self._lost)
@@ -494,9 +516,9 @@ class MetadataLog:
             waiting.popleft()[1].reply(None)
 
     def commit(self, end_offset: int) -> None:
-        """Everything below `end_offset` is in the logs of a majority of the voters."""
+        """Commit everything below `end_offset`, which a majority of the voters have in their logs."""
         self._note_committed(end_offset)
-        if not self._is_writing:  # else whoever writes goes on with it
+        if not self._is_writing:  # otherwise the writer goes on with it
             self._advance()
             self.on_progress()
 
@@ -505,11 +527,11 @@ class MetadataLog:
         self.log.update_high_watermark(self._committed_offset)
 
     def _advance(self) -> None:
-        """What is committed comes into force, is followed, and is told to those that wait for it."""
+        """Apply what is committed, follow it, and answer the calls that wait for it."""
         if self._applied_offset < self._committed_offset:
             self._apply_committed()
         if self.following.is_under_way:
-            return  # and goes on with it
+            return  # and continues with it
         if self.following.has_changed:
             self.carry_out(
                 self.following.follow(
@@ -520,24 +542,26 @@ class MetadataLog:
             self._tell_followed(self._committed_offset)
 
     def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
-        """`append_in_steps`, at once."""
+        """Run `append_in_steps` at once."""
         return at_once(self.append_in_steps(decided, may_split=may_split))
 
     async def append_in_steps(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
-        """Write a decision and apply it to `written`, all of it or none. Nothing is applied unless it is in the log.
+        """Write a decision and apply it to `written`, completely or not at all. Only what is in the log gets
+        applied.
 
-        Returns the offset that it ends at, for `committed`.
+        Returns the offset at which the decision ends, for `committed`.
 
-        `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to
-        this node, its start, its stop and its disks, and never for a request (Kafka: `ControllerResult.of` and
-        `atomicOf`).
+        With `may_split`, more than 10,000 records become several batches, and each takes effect by itself.
+        That is for events of this node, such as its start, its stop and its disks, never for requests (Kafka:
+        `ControllerResult.of` and `atomicOf`).
 
-        Raises KafkaError where it can't be written: UNKNOWN_SERVER_ERROR where it is too large, in records or above
-        8 MiB; NOT_CONTROLLER where this node doesn't lead the log, or not any more at a later step; what batches were
-        before is in force then. Raises BrokenInvariantError where it is written and can't be applied or followed.
+        Raises KafkaError if the decision can't be written: UNKNOWN_SERVER_ERROR if it has too many records or
+        more than 8 MiB; NOT_CONTROLLER if this node doesn't lead the log, or stops leading it between steps.
+        Batches written before stay in force. Raises BrokenInvariantError if the decision is written but can't
+        be applied or followed.
         """
         if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
-            raise too_large_to_write(f"{len(decided)} records are no single batch")
+            raise too_large_to_write(f"a batch of {len(decided)} records")
         metadata_version = self._metadata_version
         epoch = self._leads
         try:
@@ -551,19 +575,20 @@ class MetadataLog:
                     raise KafkaError(Error.NOT_CONTROLLER)
                 self._append_batch(batch, part)
         except KafkaError:
-            self._advance()  # what came before is in force
+            self._advance()  # earlier batches are in force
             raise
         self._advance()
         return self.log.log_end_offset
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
-        """Write a decision between Begin and End records, then apply it (the first records of a new cluster)."""
+        """Write a decision between Begin and End records, then apply it (for the first records of a new
+        cluster)."""
         whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
         self._append_batch(at_once(self._batch_of(whole, level_in(decided))), decided)
         self._advance()
 
     def move_voters(self) -> None:
-        """`kraft.version` 1: the log says from here on that this node is the only voter."""
+        """Move to `kraft.version` 1: from here on, the log names this node as its only voter."""
         assert self.own_voter is not None
         before = self.quorum.kraft_version, self.quorum.voters
         try:
@@ -574,9 +599,9 @@ class MetadataLog:
         self._advance()
 
     def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:
-        """The next decision is taken by what was written just now, whatever becomes of it from here on.
+        """Apply what was just written, so that the next decision goes by it.
 
-        What is in the log has to be what is in force: else no start could replay what we go on to write.
+        The image must agree with the log. Otherwise no start could replay what we write after this.
         """
         try:
             if self._written is not None:
@@ -588,7 +613,7 @@ class MetadataLog:
             raise cannot_apply(error) from error
 
     def _append_records(self, decided: Sequence[Message]) -> None:
-        """Such as change no image."""
+        """Append records that change no image."""
         self._append_batch(at_once(self._batch_of(decided)))
 
     def _batch_of(self, decided: Sequence[Message], version: int | None = None) -> Waiting[bytearray]:
@@ -605,16 +630,16 @@ class MetadataLog:
             if following is not None:
                 await following
         except Exception as error:
-            raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
+            raise BrokenInvariantError(f"can't follow a change of the metadata: {error}") from error
         now_ms = self._clock.now_ms()
-        # Not between the ends of a transaction: who began there would take its records for others.
+        # Not within a transaction: a log that begins there would lack the transaction's Begin record.
         if self._transaction is None and self.snapshots.is_due(now_ms):
             version = self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
-            values = encoded(image_records(self.image.copy()), version)  # of now, whatever changes meanwhile
+            values = encoded(image_records(self.image.copy()), version)  # as of now
             self.carry_out(self.snapshots.write(values, self.quorum, self._applied_offset, now_ms))
 
     def _append_batch(self, batch: bytearray, applied: Sequence[Message] = ()) -> None:
-        """Write a batch, apply what changes an image of it, and let it be on its way to be committed."""
+        """Write a batch, apply its records to an image, and start committing it."""
         base_offset = self.log.log_end_offset
         self.log.append(
             batch,
@@ -625,7 +650,7 @@ class MetadataLog:
         if applied:
             self._apply(base_offset, len(batch), applied)
             self.on_written(applied, base_offset)
-        self._is_writing = True  # it may be committed at once; it's applied then before anybody is told
+        self._is_writing = True  # a commit may come at once; it is applied before others learn of it
         try:
             self.replicate(self.log.log_end_offset)
         finally:
@@ -634,10 +659,10 @@ class MetadataLog:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets: a broker's epoch is the offset of its registration."""
+        """The offset of the next record. A broker's epoch is the offset of its registration."""
         return self.log.log_end_offset
 
     @property
     def last_applied_offset(self) -> int:
-        """Of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
+        """The offset of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self._applied_offset - 1

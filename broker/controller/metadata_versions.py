@@ -1,6 +1,6 @@
-"""In which version each metadata record is written, the features whose levels decide that, and a record's bytes.
+"""The versions of metadata records, the features whose levels decide them, and the encoding of records.
 
-The version is by the metadata.version in force, as in Kafka's `MetadataVersion`.
+The metadata.version in force decides a record's version, as in Kafka's `MetadataVersion`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LATEST_METADATA_VERSION = 33  # 4.4-IV2
 DIRECTORIES_SINCE = 17  # 3.7-IV2: records name directories
 CORDONED_SINCE = 30  # 4.3-IV0: heartbeats and records name the directories that are cordoned
 BOOTSTRAP_IN_LOG_SINCE = 31
-"""4.4-IV0: Kafka 4.4, the first to know it, formats a folder with the new cluster's records in the metadata log's own
-directory, as its snapshot 0-0."""
+"""4.4-IV0. From this version on, the tool formats a folder with the new cluster's records in the metadata
+log's own directory, as its snapshot 0-0. Kafka 4.4 is the first release with it."""
 CIDR_SINCE = 32  # 4.4-IV1: the hosts of ACLs may be ranges
-CONTROLLER_UNREGISTRATION_SINCE = 33  # 4.4-IV2: a controller can be unregistered
+CONTROLLER_UNREGISTRATION_SINCE = 33  # 4.4-IV2: controllers can be unregistered
 
-# record type → (metadata.version from which on, version written), the newest first; all others are at version 0
+# record type → (from this metadata.version on, record version), newest first; all other types have version 0
 _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
     records.RegisterBrokerRecord: ((30, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
     records.BrokerRegistrationChangeRecord: ((30, 3), (DIRECTORIES_SINCE, 2), (0, 1)),
@@ -35,7 +35,7 @@ _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 def level_in(decided: Iterable[Message]) -> int | None:
-    """The metadata.version that the records themselves begin with; None where they don't."""
+    """Return the metadata.version that the records set, or None if they set none."""
     for record in decided:
         if isinstance(record, records.FeatureLevelRecord) and record.name == METADATA_VERSION:
             return record.feature_level
@@ -44,7 +44,7 @@ def level_in(decided: Iterable[Message]) -> int | None:
 
 @lru_cache(maxsize=1024)
 def written_version(record_type: type[Message], metadata_version: int) -> int:
-    """The version in which a record of the type is written at a metadata.version."""
+    """The version in which records of this type are written at a metadata.version."""
     for since, version in _WRITTEN.get(record_type, ()):
         if metadata_version >= since:
             return version
@@ -52,9 +52,8 @@ def written_version(record_type: type[Message], metadata_version: int) -> int:
 
 
 def fitted(record: Message, metadata_version: int) -> Message:
-    """The record without what its version at a metadata.version can't say (directories, eligible leader replicas):
-    the features behind those fields came later than the cluster's level.
-    """
+    """Return the record without the fields that its version can't hold (directories, eligible leader
+    replicas). The features behind these fields are newer than the cluster's level."""
     record_type = type(record)
     if metadata_version >= CORDONED_SINCE or record_type not in _WRITTEN:
         return record
@@ -67,7 +66,7 @@ def fitted(record: Message, metadata_version: int) -> Message:
     return record_type(**there)
 
 
-# --- The features of a cluster, and the levels of each that this version supports: those of Kafka 4.4 -------
+# --- A cluster's features and their supported levels: those of Kafka 4.4 ------------------------------------
 #
 # Source: `Feature`, `QuorumFeatures`.
 
@@ -76,7 +75,7 @@ SHARE_VERSION = "share.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 KRAFT_VERSION = "kraft.version"
 
-# name → lowest and highest level supported
+# name → lowest and highest supported level
 FEATURES: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_VERSION: (0, 1),
@@ -85,7 +84,7 @@ FEATURES: dict[str, tuple[int, int]] = {
     "streams.version": (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
+KRAFT_VERSION_RANGE = (0, 1)  # supported, but no FeatureLevelRecord finalizes it
 
 
 def is_supported(name: str, level: int) -> bool:
@@ -93,9 +92,9 @@ def is_supported(name: str, level: int) -> bool:
     return lowest <= level <= highest
 
 
-# --- Releases, and the levels that a new cluster of one begins with (`MetadataVersion`, `Feature.defaultLevel`) ---
+# --- Releases, and the initial levels of a new cluster (`MetadataVersion`, `Feature.defaultLevel`) ----------
 
-_IV = {  # the metadata versions of each release, by their number in it
+_IV = {  # the metadata versions of each release, by their number within it
     "3.3": range(3, 4),
     "3.4": range(1),
     "3.5": range(3),
@@ -112,7 +111,7 @@ _IV = {  # the metadata versions of each release, by their number in it
 _NAMES = [f"{release}-IV{number}" for release, numbers in _IV.items() for number in numbers]
 _LEVELS = dict(zip(_NAMES, range(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1), strict=True))
 
-# feature → its levels, each with the metadata.version from which on a new cluster has it
+# feature → its levels, each with the metadata.version from which on new clusters have it
 _FIRST_LEVELS: dict[str, dict[int, int]] = {
     ELR_VERSION: {1: _LEVELS["4.1-IV0"]},
     "group.version": {1: _LEVELS["4.0-IV0"]},
@@ -122,15 +121,16 @@ _FIRST_LEVELS: dict[str, dict[int, int]] = {
 }
 
 ELR_NEEDS = _LEVELS["4.0-IV1"]
-"""The metadata.version that the first level of eligible leader replicas needs; no other feature needs one."""
+"""The metadata.version that level 1 of eligible leader replicas needs. No other feature needs one."""
 SCRAM_NEEDS = _LEVELS["3.5-IV2"]
-"""The metadata.version that knows credentials."""
+"""The first metadata.version with SCRAM credentials."""
 TOKENS_NEED = _LEVELS["3.6-IV2"]
-"""The metadata.version that knows delegation tokens."""
+"""The first metadata.version with delegation tokens."""
 
 
 def metadata_version_of(release: str) -> int:
-    """Of `4.3-IV0`, or of a release such as `4.3` or `4.3.1`: its last one. Raises ValueError."""
+    """Return the level of a name such as `4.3-IV0`, or the last one of a release such as `4.3` or `4.3.1`.
+    Raises ValueError."""
     key = ".".join(release.split(".")[:2])
     of_release = [level for name, level in _LEVELS.items() if name.partition("-")[0] == key]
     level = _LEVELS.get(key) or (of_release or [0])[-1]
@@ -142,7 +142,7 @@ def metadata_version_of(release: str) -> int:
 
 
 def release_of(metadata_version: int) -> str:
-    """Its name. Raises ValueError where there is none, or none yet."""
+    """Return the name of a metadata.version. Raises ValueError if there is none, or none yet."""
     if not OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION:
         raise ValueError(
             f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are from "
@@ -152,8 +152,8 @@ def release_of(metadata_version: int) -> str:
 
 
 def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str, int]:
-    """Of each feature by name, but for those at level 0: what is wished, or else what goes with the metadata.version.
-    Raises ValueError for a feature or a level that there isn't."""
+    """Return the level of each feature, by name, without those at level 0. A wished level overrides the
+    default of the metadata.version. Raises ValueError for an unknown feature or level."""
     release_of(metadata_version)
     levels = {METADATA_VERSION: metadata_version}
     for name, level in wished.items():
@@ -174,13 +174,13 @@ def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str
 
 
 def feature_levels(levels: Mapping[str, int] | None = None) -> list[Message]:
-    """The records that a new cluster with these levels, by default the latest ones, begins with."""
+    """Return the first records of a new cluster with these levels, by default the latest."""
     if levels is None:
         levels = initial_levels(LATEST_METADATA_VERSION, {})
     return [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
-# --- One metadata record as the value of a log record (Kafka: `MetadataRecordSerde`) --------------------------
+# --- A metadata record as the value of a log record (Kafka: `MetadataRecordSerde`) --------------------------
 #
 # unsigned varint frame version (1) | unsigned varint api key | unsigned varint version | the message
 
@@ -192,8 +192,8 @@ _TYPES: dict[int, type[Message]] = {
     if isinstance(record, type) and issubclass(record, Message) and record.API_KEY >= 0
 }
 
-_HEAD_BYTES = 3  # while there are fewer than 128 types and versions of each, which are varints of a byte
-_decoders: dict[bytes, Decode] = {}  # by the head of a value
+_HEAD_BYTES = 3  # three varints of one byte, as there are fewer than 128 types and versions of each
+_decoders: dict[bytes, Decode] = {}  # by the first bytes of a value
 
 
 @lru_cache(maxsize=1024)
@@ -202,7 +202,7 @@ def _head(record_type: type[Message], version: int) -> bytes:
 
 
 def encode_metadata_record(record: Message, version: int) -> bytes:
-    """The value of a record of `__cluster_metadata-0`."""
+    """Encode a metadata record as the value of a record of `__cluster_metadata-0`."""
     record_type = type(record)
     chunks: list[Bytes] = [_head(record_type, version)]
     encoder(record_type, version)(record, chunks)
@@ -210,7 +210,7 @@ def encode_metadata_record(record: Message, version: int) -> bytes:
 
 
 def decode_metadata_record(value: bytes) -> Message:
-    """The metadata record in a value. Raises CodecError for one that this version of Kafka doesn't have."""
+    """Decode a metadata record. Raises CodecError if this version of Kafka doesn't have it."""
     head = value[:_HEAD_BYTES]
     decode = _decoders.get(head)
     if decode is not None:

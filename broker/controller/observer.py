@@ -1,11 +1,13 @@
-"""How a node that doesn't lead the metadata log keeps up with it: what it asks, and what it makes of the answers.
+"""Following the metadata log on a node that doesn't lead it: requests, and the handling of answers.
 
     request = observer.request()
     then = observer.answered(answer)
 
-It fetches the log as it is, offsets and epochs and all, cuts off what the leader hasn't, and begins anew with a
-snapshot where the log below isn't to be had any more. What is committed is applied by `MetadataLog.catch_up`.
-Source: `KafkaRaftClient` of a replica that is no voter, unattached or a follower; KIP-595, KIP-630.
+An observer fetches the log unchanged, with offsets and epochs. It cuts off what the leader doesn't have. If
+the leader no longer has the start of the log, it begins anew with a snapshot. `MetadataLog.catch_up` applies
+what is committed.
+
+Source: `KafkaRaftClient` for a replica that isn't a voter, unattached or a follower; KIP-595, KIP-630.
 """
 
 from __future__ import annotations
@@ -53,11 +55,11 @@ log = logging.getLogger("barnabas.metadata")
 METADATA_TOPIC_NAME = "__cluster_metadata"
 FETCH_WAIT_MS = 500  # KafkaRaftClient.MAX_FETCH_WAIT_MS
 FETCH_BYTES = 128 * 1024
-"""Of the log at a time. All that an answer commits is applied in one turn of the loop: some 15 ms. (Kafka has 1 MiB,
-`controller.quorum.fetch.max.bytes`, and a thread for it.)"""
-SNAPSHOT_PIECE_BYTES = 1024 * 1024  # `controller.quorum.fetch.snapshot.max.bytes`: applied once it is whole
+"""How much of the log to fetch at a time. One turn of the loop applies all that an answer commits, in some
+15 ms. (Kafka fetches 1 MiB, `controller.quorum.fetch.max.bytes`, and has a thread for it.)"""
+SNAPSHOT_PIECE_BYTES = 1024 * 1024  # `controller.quorum.fetch.snapshot.max.bytes`
 MOST_SNAPSHOT_BYTES = 1024 * 1024 * 1024
-"""A snapshot that says more of itself isn't fetched. Kafka has no limit: it is fetched into a file."""
+"""A snapshot that claims to be larger isn't fetched. Kafka has no limit, since it fetches into a file."""
 
 NodeEndpoints = Sequence[NodeEndpoint | QuorumNodeEndpoint]
 
@@ -65,7 +67,7 @@ NO_HIGH_WATERMARK = -1
 
 
 class AfterAnswer(Enum):
-    """What comes after an answer."""
+    """What to do after an answer."""
 
     ASK = "the next request may go at once"
     BACK_OFF = "the next one goes after a while, to whomever"
@@ -73,17 +75,17 @@ class AfterAnswer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObserverIdentity:
-    """Who asks."""
+    """The node that asks."""
 
     node_id: int
     cluster_id: str
     directory_id: bytes
-    """Of the metadata's directory."""
+    """The id of the metadata's directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Where the leader is; `host` is empty where nobody has said."""
+    """The leader's address. `host` is empty if it isn't known."""
 
     node_id: int
     host: str = ""
@@ -91,18 +93,18 @@ class LeaderEndpoint:
 
 
 class _FetchedSnapshot:
-    """A snapshot on its way."""
+    """A snapshot that is being fetched."""
 
     __slots__ = ("data", "id", "size")
 
     def __init__(self, snapshot_id: LocalSnapshotId) -> None:
         self.id = snapshot_id
         self.data = bytearray()
-        self.size: int | None = None  # as the first piece says
+        self.size: int | None = None  # from the first piece
 
 
 class Observer:
-    """Of a log that was replayed as no voter's. Whoever drives it has one request under way at a time."""
+    """Follows a log that was not replayed as a voter's. The caller has one request in flight at a time."""
 
     def __init__(self, metadata: MetadataLog, identity: ObserverIdentity, clock: Clock) -> None:
         self._metadata = metadata
@@ -116,23 +118,23 @@ class Observer:
         )
         self.leader: LeaderEndpoint | None = None
         self.high_watermark = NO_HIGH_WATERMARK
-        """Of the leader, as far as it was told in this run."""
+        """The leader's high watermark, as far as this run has heard of it."""
         self._snapshot: _FetchedSnapshot | None = None
         self.complaint = ""
-        """What is wrong with what the leader says; empty again once its answer counts."""
+        """The last problem with the leader's answers. Empty once an answer is good."""
         self.is_leader_lost = False
-        """Whether the leader can't be reached where it was."""
+        """True if the leader can't be reached at its last address."""
         self._is_stopped = False
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether all is applied that was committed when the leader was last heard of."""
+        """True if everything is applied that was committed when the leader last answered."""
         return 0 <= self.high_watermark <= self._metadata.last_applied_offset + 1
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     def request(self) -> FetchRequest | FetchSnapshotRequest:
-        """The next one."""
+        """Return the next request."""
         return self._fetch() if self._snapshot is None else self._fetch_snapshot(self._snapshot)
 
     def _fetch(self) -> FetchRequest:
@@ -158,7 +160,7 @@ class Observer:
         )
 
     def _last_epoch(self) -> int:
-        """Of the last record, or of the snapshot that the log begins with; 0 where there is neither."""
+        """The epoch of the last record, or of the snapshot at the log's start. 0 if there is neither."""
         newest = self._metadata.snapshots.newest
         of_snapshot = 0 if newest is None else newest.epoch
         return max(self._log.leader_epochs.last, of_snapshot, 0)
@@ -183,9 +185,12 @@ class Observer:
     def answered(
         self, answer: FetchResponse | FetchSnapshotResponse | KafkaError
     ) -> AfterAnswer | Later[AfterAnswer]:
-        """Later where a snapshot is written first. Raises BrokenInvariantError where the log can't go on: the leader
-        has not what it said to be committed, or it is another one in the same epoch. Raises as `MetadataLog.catch_up`;
-        KafkaError, OSError where the disk fails."""
+        """Handle an answer. Returns a Later if a snapshot has to be written first.
+
+        Raises BrokenInvariantError if the log can't go on: the leader lacks what it reported as committed, or
+        the leader changed within an epoch. Raises as `MetadataLog.catch_up`; KafkaError, OSError if the disk
+        fails.
+        """
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
@@ -205,26 +210,27 @@ class Observer:
         return self._took_piece(piece) if then is None else then
 
     def lost(self) -> None:
-        """The leader can't be reached: others are asked where it is. It leads for all that."""
+        """Note that the leader can't be reached, so that other nodes are asked for its address. It still
+        counts as the leader."""
         self.is_leader_lost = True
 
     def stop(self) -> None:
-        """What was being written comes to nothing."""
+        """Stop: whatever is being written is abandoned."""
         self._is_stopped = True
 
     def _refused(self, error_code: int) -> str:
         if error_code == Error.INCONSISTENT_CLUSTER_ID:
             return (
-                f"the controller is of another cluster than {self._identity.cluster_id}, whose id the log directories "
-                "here have: INCONSISTENT_CLUSTER_ID"
+                f"the controller belongs to another cluster than {self._identity.cluster_id}, the cluster id of "
+                "the log directories here: INCONSISTENT_CLUSTER_ID"
             )
-        return f"the controller refuses to tell of the metadata: {error_name(error_code)}"
+        return f"the controller refuses to send the metadata: {error_name(error_code)}"
 
     def _odd(self, what: str) -> AfterAnswer:
         return self._complain(f"the controller's answer has {what}")
 
     def _complain(self, what: str) -> AfterAnswer:
-        """Once, until something else comes: it is asked again every few milliseconds."""
+        """Log a problem once, until a different one comes: the next request goes within milliseconds."""
         if what != self.complaint:
             self.complaint = what
             log.warning("%s", what)
@@ -233,19 +239,21 @@ class Observer:
     def _follow(
         self, found: PartitionData | PartitionSnapshot, endpoints: NodeEndpoints
     ) -> AfterAnswer | None:
-        """Who leads, by this answer. None: it counts, and has its content."""
+        """Learn from an answer who leads. Returns None if the answer is good and has content."""
         self.is_leader_lost = False
         said = found.current_leader
         leader_id = NO_LEADER if said is None else said.leader_id
         epoch = -1 if said is None else said.leader_epoch
         if leader_id == self._identity.node_id:
             raise BrokenInvariantError(
-                f"the controller has node.id={leader_id}, as this broker does, which needs another one"
+                f"the controller has the same node.id={leader_id} as this broker, which needs another one"
             )
         error = found.error_code
         if epoch < self.epoch or error == Error.UNKNOWN_LEADER_EPOCH:
             if error and said is None:
-                return self._complain(f"who is asked for the metadata is no controller: {error_name(error)}")
+                return self._complain(
+                    f"the node asked for the metadata isn't a controller: {error_name(error)}"
+                )
             return AfterAnswer.BACK_OFF if error else AfterAnswer.ASK
         if epoch > self.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
             self._check_consistent(leader_id, epoch)
@@ -258,9 +266,7 @@ class Observer:
             return None if not error else AfterAnswer.ASK
         self._check_consistent(leader_id, epoch)
         if error == Error.INVALID_REQUEST:
-            raise BrokenInvariantError(
-                "the controller says that what it was asked for the metadata makes no sense"
-            )
+            raise BrokenInvariantError("the controller rejects the request for the metadata as invalid")
         return None
 
     def _check_consistent(self, leader_id: int, epoch: int) -> None:
@@ -271,7 +277,7 @@ class Observer:
             )
 
     def _transition(self, epoch: int, leader_id: int, endpoints: NodeEndpoints) -> None:
-        """On the disk first: what was said in an epoch holds."""
+        """Note the new epoch and leader. The disk comes first: what was said in an epoch holds."""
         log.info("the metadata log is led by %s in epoch %d", "nobody" if leader_id < 0 else leader_id, epoch)
         state = self._metadata.quorum.encode_state(leader_id, epoch)
         if self._log.created:
@@ -296,7 +302,7 @@ class Observer:
 
     def _fetched(self, found: PartitionData) -> AfterAnswer:
         if found.error_code:
-            return self._complain(f"the metadata can't be fetched: {error_name(found.error_code)}")
+            return self._complain(f"can't fetch the metadata: {error_name(found.error_code)}")
         diverging, snapshot_id = found.diverging_epoch, found.snapshot_id
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(diverging.epoch, diverging.end_offset)
@@ -305,11 +311,11 @@ class Observer:
                 return self._odd(f"half an id of a snapshot: {snapshot_id}")
             if snapshot_id.end_offset < self._log.high_watermark:
                 raise BrokenInvariantError(
-                    f"the controller has but a snapshot of offset {snapshot_id.end_offset} of the metadata, which is "
-                    f"committed up to {self._log.high_watermark}"
+                    f"the controller only has a snapshot of the metadata up to offset {snapshot_id.end_offset}, but "
+                    f"it is committed up to {self._log.high_watermark}"
                 )
             self._snapshot = _FetchedSnapshot(LocalSnapshotId(snapshot_id.epoch, snapshot_id.end_offset))
-            log.info("the metadata begins with the snapshot %s, which is fetched", self._snapshot.id.name)
+            log.info("the metadata begins with the snapshot %s: fetching it", self._snapshot.id.name)
         else:
             if not self._append(found):
                 return AfterAnswer.BACK_OFF
@@ -322,7 +328,8 @@ class Observer:
         return AfterAnswer.ASK
 
     def _append(self, found: PartitionData) -> bool:
-        """Whether all of it makes sense; what comes before what doesn't is kept."""
+        """Append what was fetched. Returns False if part of it is corrupt; the batches before that are
+        kept."""
         data = found.records
         if not data:
             return True
@@ -332,33 +339,32 @@ class Observer:
                 self._log, data, leader_epoch=self.epoch, now_ms=self._clock.now_ms(), has_gaps=False
             )
         except CorruptRecordError as error:
-            self._complain(f"what was fetched of the metadata makes no sense: {error}")
+            self._complain(f"the fetched metadata is corrupt: {error}")
             return False
         return True
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
-        """To where this log and the leader's part. Raises BrokenInvariantError below what is committed."""
+        """Truncate to where this log and the leader's diverge. Raises BrokenInvariantError if that is below
+        the high watermark."""
         own_epoch, own_end = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
         if own_epoch < 0:
             own_end = self._log.log_end_offset
         offset = min(own_end, end_offset) if own_epoch == epoch else own_end
         if offset < self._log.high_watermark:
             raise BrokenInvariantError(
-                f"the controller would have the metadata cut off at offset {offset}, and it is committed up to "
+                f"the controller wants the metadata truncated to offset {offset}, but it is committed up to "
                 f"{self._log.high_watermark}"
             )
         self._log.truncate_to(offset, self._clock.now_ms())
-        log.info("the metadata log is cut off at offset %d, where the leader's is another", offset)
+        log.info("truncated the metadata log to offset %d, where it diverges from the leader's", offset)
 
     # --- snapshots ------------------------------------------------------------------------------------------
 
     def _took_piece(self, piece: PartitionSnapshot) -> AfterAnswer | Later[AfterAnswer]:
         snapshot = self._snapshot
         if piece.error_code or snapshot is None:
-            self._snapshot = None  # whether there is another one the next Fetch tells
-            return self._complain(
-                f"the snapshot of the metadata can't be fetched: {error_name(piece.error_code)}"
-            )
+            self._snapshot = None  # the next Fetch tells whether there is another one
+            return self._complain(f"can't fetch the snapshot of the metadata: {error_name(piece.error_code)}")
         found = piece.snapshot_id
         is_ours = (found.epoch, found.end_offset) == (snapshot.id.epoch, snapshot.id.offset)
         is_next = piece.position == len(snapshot.data) and snapshot.size in (None, piece.size)
@@ -373,11 +379,11 @@ class Observer:
         return begun(self._begin_with(snapshot.id, bytes(snapshot.data))).answer()
 
     async def _begin_with(self, snapshot_id: LocalSnapshotId, data: bytes) -> AfterAnswer:
-        """Once the snapshot is on the disk the log begins anew behind it."""
+        """Write the snapshot to the disk, then begin the log anew behind it."""
         try:
             snapshot = await self._metadata.snapshots.take(snapshot_id, data)
         except (SnapshotError, CodecError) as error:
-            return self._complain(f"a snapshot of the metadata makes no sense: {error}")
+            return self._complain(f"the snapshot of the metadata is corrupt: {error}")
         if self._is_stopped:
             return AfterAnswer.BACK_OFF
         self._metadata.snapshots.begin_with(snapshot_id, self._clock.now_ms())

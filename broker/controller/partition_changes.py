@@ -1,12 +1,13 @@
-"""What becomes of a partition: from its image and what is wanted of it to the record of the change.
+"""Changes of partitions: a partition's image and a wish become the record of a change.
 
-In Kafka's order: a reassignment is completed where it can be, those who leave the ISR stay eligible while it is too
-small (KIP-966), a leader is elected, and then it is told what differs. Pure functions. Between the beginning of a
-reassignment and its end (KIP-455) a partition has the wanted replicas and, behind them, those that are to go; it is
-done when all that came are in sync.
-Source: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, `PartitionReassignmentRevert`. The builder's
-setting `useLastKnownLeaderInBalancedRecovery` is always on outside of tests, so that LastKnownElr is never more than
-the last leader.
+In Kafka's order: complete a reassignment if possible; keep replicas that leave the ISR eligible while the ISR
+is too small (KIP-966); elect a leader; and record the differences. Pure functions. During a reassignment
+(KIP-455), a partition has the wanted replicas and, after them, those to remove. It ends once all added
+replicas are in sync.
+
+Source: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, `PartitionReassignmentRevert`. Outside of
+tests the builder's setting `useLastKnownLeaderInBalancedRecovery` is always on, so LastKnownElr is never more
+than the last leader.
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ if TYPE_CHECKING:
 
 
 class Reassignment(NamedTuple):
-    """A partition's replicas on the way: all of them, and which of these come and go."""
+    """A partition's replicas during a reassignment: all of them, and those that are being added and
+    removed."""
 
     replicas: list[int]
     adding: list[int]
     removing: list[int]
 
     def completed(self, isr: Sequence[int]) -> Completed | None:
-        """What it comes to with these in sync; None where it isn't under way, or has to go on.
+        """Return the end of the reassignment with this ISR. None if it isn't under way or can't end yet.
 
-        Where the partition is to have fewer replicas, all that stay have to be in sync: else it could end with fewer in
-        sync than there are now.
+        If the partition will have fewer replicas, all that stay have to be in sync. Otherwise it could end
+        with fewer in sync than now.
         """
         if not (self.adding or self.removing):
             return None
@@ -72,14 +74,15 @@ class Reassignment(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Replicas, and those in sync, of a partition that has been reassigned."""
+    """The replicas and the ISR after a reassignment."""
 
     replicas: list[int]
     isr: list[int]
 
 
 class Reverted(NamedTuple):
-    """Replicas, and those in sync, of a partition that is what it was. `unclean`: nobody of these was in sync."""
+    """The replicas and the ISR after a cancelled reassignment. `unclean` means that none of these replicas
+    was in sync."""
 
     replicas: list[int]
     isr: list[int]
@@ -87,18 +90,19 @@ class Reverted(NamedTuple):
 
 
 def is_under_way(partition: PartitionImage) -> bool:
-    """Whether the partition is being reassigned."""
+    """True if the partition is being reassigned."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def towards(wanted: Sequence[int], replicas: Sequence[int]) -> Reassignment:
-    """From these replicas to the wanted ones."""
+    """Return the reassignment from these replicas to the wanted ones."""
     removing = sorted({*replicas}.difference(wanted))
     return Reassignment([*wanted, *removing], sorted({*wanted}.difference(replicas)), removing)
 
 
 def reverted(partition: PartitionImage) -> Reverted:
-    """Without those that came; who was to go stays. With nobody of them in sync the first one is taken to be."""
+    """Undo a reassignment: remove the added replicas and keep those to remove. If none is in sync, the first
+    one becomes the ISR."""
     came = partition.adding_replicas
     replicas = [replica for replica in partition.replicas if replica not in came]
     isr = [replica for replica in partition.isr if replica not in came]
@@ -113,64 +117,65 @@ _Entry = TypeVar("_Entry", int, bytes)
 NO_RECOVERY_CHANGE = -1
 
 SHRINKS_KEEP_THE_EPOCH_SINCE = 12
-"""metadata.version 3.6-IV0. Before it, brokers relied on a new leader epoch where the ISR shrank (KAFKA-15021)."""
+"""metadata.version 3.6-IV0. Before it, brokers relied on a new leader epoch whenever the ISR shrank
+(KAFKA-15021)."""
 
 
 class Election(Enum):
-    """Who may lead. Each ends with none where nobody of these is to be had: see `ELECTIONS`."""
+    """Who may lead. Each election may end without a leader: see `ELECTIONS`."""
 
     PREFERRED = auto()
-    """The first replica; else whoever leads, or another one in sync."""
+    """The first replica; otherwise the current leader, or another replica in sync."""
     ONLINE = auto()
-    """Whoever leads, or another one in sync."""
+    """The current leader, or another replica in sync."""
     UNCLEAN = auto()
-    """The same; else any replica, whatever it lacks."""
+    """The same; otherwise any replica, even if it lacks records."""
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as records name it."""
+    """A partition's key in records."""
 
     topic_id: bytes
     partition_id: int
 
 
 class Wish(NamedTuple):
-    """What is wanted of a partition. None leaves it as it is."""
+    """The wanted state of a partition. None keeps a field as it is."""
 
     isr: list[int] | None = None
     replicas: list[int] | None = None
     adding: list[int] | None = None
     removing: list[int] | None = None
     directories: Mapping[int, bytes] | None = None
-    """The ids of those that replicas are in from now on, by broker."""
+    """The new directory ids of replicas, by broker."""
     leader_recovery_state: int | None = None
     election: Election = Election.ONLINE
     unclean_shutdown: Collection[int] = ()
-    """Brokers that may have lost what they had: none of them stays eligible."""
+    """Brokers that may have lost records. None of them stays eligible."""
 
 
 class Terms(NamedTuple):
-    """What holds for every partition of a topic."""
+    """Facts that hold for every partition of a topic."""
 
     metadata_version: int
     elr_enabled: bool
     min_isr: int
-    """min.insync.replicas, at most the number of replicas."""
+    """min.insync.replicas, but at most the number of replicas."""
     accepts: Callable[[PartitionImage, int], bool]
-    """Whether the broker could lead the partition, be it in sync or not."""
+    """True if the broker could lead the partition, in sync or not."""
     default_directory: Callable[[int], bytes]
-    """The directory id of a replica that is new on the broker."""
+    """The directory id of a new replica on the broker."""
     election: Election = Election.ONLINE
-    """The one that keeps a partition online: UNCLEAN where the topic's settings allow it."""
+    """The election that keeps a partition online: UNCLEAN if the topic's settings allow it."""
 
 
 def partition_change(
     key: TopicIdPartition, partition: PartitionImage, wish: Wish, terms: Terms
 ) -> PartitionChangeRecord | None:
-    """The record that makes it so, as far as can be; None where nothing changes.
+    """Return the record that fulfils the wish as far as possible, or None if nothing changes.
 
-    A new leader epoch, by `leader` being there: with another leader, with a replica that goes, and before
-    `SHRINKS_KEEP_THE_EPOCH_SINCE` with a smaller ISR.
+    A `leader` in the record starts a new leader epoch. That happens with another leader, if a replica is
+    removed, and before `SHRINKS_KEEP_THE_EPOCH_SINCE` if the ISR shrinks.
     """
     target = _Target(partition, wish, terms)
     target.complete_reassignment()
@@ -200,7 +205,7 @@ def partition_change(
 
 
 def is_no_change(record: PartitionChangeRecord) -> bool:
-    """Whether it would change the partition epoch alone."""
+    """True if the record would change only the partition epoch."""
     return (
         record.leader == NO_LEADER_CHANGE
         and record.isr is None
@@ -215,7 +220,7 @@ def is_no_change(record: PartitionChangeRecord) -> bool:
 
 
 class _Target:
-    """What a partition is to be, and what of it is new, while that is found out."""
+    """The state that a partition is to have, and its differences, while they are worked out."""
 
     __slots__ = (
         "_partition",
@@ -252,7 +257,8 @@ class _Target:
                 self.adding = self.removing = []
 
     def find_eligible(self) -> None:
-        """Whoever was in sync while too few are; among them may be one that is no replica any more, as in Kafka."""
+        """Keep replicas eligible that were in sync, while the ISR is too small. As in Kafka, one of them may
+        not be a replica any more."""
         if not self._terms.elr_enabled:
             return
         if len(self.isr) >= self._terms.min_isr:
@@ -278,7 +284,7 @@ class _Target:
                 self.recovery_state = RECOVERING
 
     def _elected(self, election: Election) -> tuple[int, bool]:
-        """The broker id, and whether it may lack what was acknowledged."""
+        """Return the broker id, and True if that broker may lack acknowledged records."""
         for candidate, is_unclean in ELECTIONS[election]:
             leader = candidate(self)
             if leader != NO_LEADER:
@@ -290,13 +296,13 @@ class _Target:
             self.new_leader = self._partition.leader
 
     def changed_elr(self) -> list[int] | None:
-        """Nobody is eligible beside who was elected uncleanly."""
+        """After an unclean election, nobody is eligible."""
         if self.new_isr is not None or not self._terms.elr_enabled:
             self.elr = []
         return _changed(self.elr, self._partition.elr)
 
     def keep_isr(self) -> None:
-        """Without eligible replicas the last ones stay in sync, since nobody else would know of them."""
+        """Without eligible leader replicas, the last ISR stays: nothing else records its members."""
         if self.new_isr is None and (self.isr or self._terms.elr_enabled):
             self.new_isr = _changed(self.isr, self._partition.isr)
 
@@ -310,7 +316,7 @@ class _Target:
             self.new_leader = self._partition.leader
 
     def changed_last_known(self) -> list[int] | None:
-        """Who led when nobody could any more. It is −1 where a replica went after that, as in Kafka."""
+        """The last leader, once nobody can lead. As in Kafka it is −1 if a replica was removed after that."""
         if not self._terms.elr_enabled:
             return None
         known = self._partition.last_known_elr
@@ -319,7 +325,7 @@ class _Target:
         return [] if known and self.new_leader != NO_LEADER_CHANGE else None
 
     def changed_directories(self, wanted: Mapping[int, bytes] | None) -> list[bytes] | None:
-        """They follow the replicas."""
+        """The directories, in the order of the replicas."""
         partition, replicas = self._partition, self.replicas
         if wanted is None and replicas == partition.replicas:
             return None
@@ -333,7 +339,7 @@ class _Target:
             [named[replica] if replica in named else default(replica) for replica in replicas], before
         )
 
-    # --- candidates: one that may lead, or NO_LEADER ----------------------------------------------------------
+    # --- candidates: each returns a replica that may lead, or NO_LEADER -------------------------------------
 
     def preferred_replica(self) -> int:
         for preferred in self.replicas[:1]:
@@ -346,28 +352,29 @@ class _Target:
         return leader if self._may_lead(leader) else NO_LEADER
 
     def first_in_sync(self) -> int:
-        """In the order of the replicas."""
+        """The first replica in sync, in the order of the replicas."""
         for replica in self.replicas:
             if self._may_lead(replica):
                 return replica
         return NO_LEADER
 
     def last_known_leader(self) -> int:
-        """With nobody left who is sure to have all, who led last is likeliest to."""
+        """The last leader. If nobody is certain to have all records, it is the most likely one."""
         if self.isr or self.elr or not self._terms.elr_enabled or len(self._partition.last_known_elr) != 1:
             return NO_LEADER
         leader = self._partition.last_known_elr[0]
         return leader if self._terms.accepts(self._partition, leader) else NO_LEADER
 
     def first_online(self) -> int:
-        """In the order of the replicas."""
+        """The first replica online, in the order of the replicas."""
         for replica in self.replicas:
             if self._terms.accepts(self._partition, replica):
                 return replica
         return NO_LEADER
 
     def _may_lead(self, replica: int) -> bool:
-        """Whether it is in sync, or with nobody in sync eligible, and could lead."""
+        """True if the replica could lead and is in sync; with an empty ISR, if it could lead and is
+        eligible."""
         has_all = replica in self.isr if self.isr else replica in self.elr
         return has_all and self._terms.accepts(self._partition, replica)
 
@@ -383,19 +390,21 @@ ELECTIONS: Mapping[Election, tuple[tuple[Candidate, bool], ...]] = {
     Election.ONLINE: (_PRESENT, _IN_SYNC, _LAST_KNOWN),
     Election.UNCLEAN: (_PRESENT, _IN_SYNC, _LAST_KNOWN, (_Target.first_online, True)),
 }
-"""Who is asked in turn, the first that may lead being elected; and whether it may lack what was acknowledged."""
+"""The candidates of each election, in order; the first that may lead is elected. The flag is True if that
+leader may lack acknowledged records."""
 
 
 def directories_of(partition: PartitionImage) -> list[bytes]:
-    """The directory id of each replica, in their order: MIGRATING where records don't say it."""
+    """The directory id of each replica, in their order. MIGRATING if records don't name it."""
     count = len(partition.replicas)
     return [*partition.directories[:count], *[MIGRATING] * (count - len(partition.directories))]
 
 
 def _in_java_order(first: list[int], then: list[int]) -> list[int]:
-    """Both, each number once, as a `HashSet` of the first that was given the others walks them."""
+    """Merge two lists without duplicates, in the order of a Java `HashSet` made from the first and given the
+    second."""
     if max(first, default=0) < INITIAL_CAPACITY > max(then, default=0):
-        return sorted({*first, *then})  # each has a bucket of its own
+        return sorted({*first, *then})  # each number has a bucket of its own
     together: JavaSet[int] = JavaSet.of(first)
     together.update(then)
     return [*together]
@@ -409,21 +418,21 @@ def _changed(now: list[_Entry], before: list[_Entry]) -> list[_Entry] | None:
     return None if now == before else now
 
 
-# --- What a change of a broker does to partitions: who stays in sync and eligible, and who leads --------------
+# --- What a change of a broker does to partitions: their ISRs, eligible replicas and leaders ----------------
 #
-# It goes by the terms that partitions change under, which are what the image says of brokers and what settings
-# say. Who calls it, and with what (Kafka: `ReplicationControlManager`):
+# The terms of these changes come from the brokers in the image and from settings. The callers, and what they pass
+# (Kafka: `ReplicationControlManager`). Their own record comes before or after those of the partitions:
 #
 # | what happens to broker b | `BrokerChange` | its record |
 # |---|---|---|
-# | fenced (handleBrokerFenced) | removed=b | behind them |
-# | controlled shutdown (handleBrokerInControlledShutdown) | removed=b | before them |
-# | unregistered (handleBrokerUnregistered) | removed=b, and `eligible_updates` | behind them |
-# | unfenced (handleBrokerUnfenced) | added=b | before them |
-# | registered, after a clean end or without eligible replicas (handleBrokerShutdown) | removed=b | behind them |
-# | registered, after an unclean end (handleBrokerShutdown) | unclean=b | behind them |
-# | directories lost (handleDirectoriesOffline) | removed=b, directories: their ids | behind them |
-# | replicas assigned to a directory that is offline | `updates_of` those | behind the assignments |
+# | fenced (handleBrokerFenced) | removed=b | after |
+# | controlled shutdown (handleBrokerInControlledShutdown) | removed=b | before |
+# | unregistered (handleBrokerUnregistered) | removed=b, and `eligible_updates` | after |
+# | unfenced (handleBrokerUnfenced) | added=b | before |
+# | registered, after a clean end or without eligible replicas (handleBrokerShutdown) | removed=b | after |
+# | registered, after an unclean end (handleBrokerShutdown) | unclean=b | after |
+# | directories lost (handleDirectoriesOffline) | removed=b, directories: their ids | after |
+# | replicas assigned to an offline directory | `updates_of` those | after the assignments |
 #
 # Source: `ReplicationControlManager` (generateLeaderAndIsrUpdates, LeaderAcceptor, getTopicEffectiveMinIsr),
 # `KRaftClusterDescriber`, `ConfigurationControlManager.getTopicConfig`, `DirectoryId.isOnline`.
@@ -434,28 +443,28 @@ _DEFAULTS = {MIN_INSYNC_REPLICAS: "1", UNCLEAN_LEADER_ELECTION_ENABLE: "false"}
 
 
 class OwnSettings(NamedTuple):
-    """What counts of the controller itself where topic and cluster say nothing of a setting: the records for its node
-    id, and then its own file. By default neither."""
+    """The controller's own settings, for topics whose settings neither the topic nor the cluster sets: the
+    records for its node id, then its file. By default there are none."""
 
     node_id: int | None = None
     static: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def of(cls, config: BrokerConfig) -> OwnSettings:
-        """Those of a controller with this file."""
+        """The settings of a controller with this file."""
         return cls(config.node_id, {name: setting.value for name, setting in config.static.items()})
 
 
 class LeaderAcceptor:
-    """Which brokers can lead: those that are active, and online with the partition's directory."""
+    """The brokers that can lead: active ones, with the partition's directory online."""
 
     __slots__ = ("_online",)
 
     def __init__(
         self, image: ClusterImage, *, added: int | None = None, without: Container[int] = ()
     ) -> None:
-        """`added` counts as active whatever the image says, and of `without` nobody does: the records that say so
-        are only being decided."""
+        """`added` counts as active and those in `without` as gone, whatever the image says: the records that
+        say so are still being decided."""
         self._online = {
             broker_id: _online_directories(broker)
             for broker_id, broker in image.brokers.items()
@@ -463,7 +472,7 @@ class LeaderAcceptor:
         }
 
     def accepts(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether the broker could lead the partition, be it in sync or not. One that has no replica could not."""
+        """True if the broker could lead the partition, in sync or not. It needs a replica of it."""
         online = self._online.get(broker_id)
         if online is None or broker_id not in partition.replicas:
             return False
@@ -471,7 +480,7 @@ class LeaderAcceptor:
 
 
 class PartitionTerms:
-    """For the topics of one image. What is common to them is looked up once."""
+    """The terms of the topics in one image. What they have in common is looked up once."""
 
     __slots__ = (
         "_accepts",
@@ -495,7 +504,7 @@ class PartitionTerms:
         self._made: dict[tuple[str, str, int], Terms] = {}
 
     def of(self, topic: TopicImage) -> Terms:
-        """What `partition_change` is to be given for its partitions."""
+        """Return the terms of a topic's partitions, for `partition_change`."""
         own = self._image.config_of_topic(topic.name)
         settings = {**self._settings, **own} if own else self._settings
         first = topic.partitions.get(0)
@@ -507,7 +516,7 @@ class PartitionTerms:
         return terms
 
     def _make(self, min_isr: str, allows_unclean: str, replicas: int) -> Terms:
-        """However few the replicas of the first partition are, they count for all of a topic, as in Kafka."""
+        """As in Kafka, the number of the first partition's replicas counts for the whole topic."""
         return Terms(
             self._metadata_version,
             self._elr_enabled,
@@ -519,7 +528,7 @@ class PartitionTerms:
 
 
 def _number(text: str) -> int:
-    """Kafka's default where the text makes none."""
+    """Kafka's default if the text isn't a number."""
     try:
         return int(text)
     except ValueError:
@@ -527,7 +536,7 @@ def _number(text: str) -> int:
 
 
 def partition_named(image: ClusterImage, name: str, index: int) -> tuple[TopicImage, PartitionImage]:
-    """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    """Find a partition by its topic's name. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
     topic = image.topics.get(name)
     if topic is None:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -538,42 +547,43 @@ def partition_named(image: ClusterImage, name: str, index: int) -> tuple[TopicIm
 
 
 class _AllButLost:
-    """The directories of a broker that hasn't told which it has: it would have stopped if all were gone."""
+    """The directories of a broker that registered none. It would have stopped if all had failed, so all but
+    LOST count."""
 
     def __contains__(self, directory_id: object) -> bool:
         return directory_id != LOST
 
 
 def _online_directories(broker: BrokerImage) -> Container[bytes]:
-    """One that is yet to be told which it is counts as online."""
+    """The broker's online directories. A replica without a chosen directory counts as online."""
     return frozenset((*broker.log_dirs, UNASSIGNED, MIGRATING)) if broker.log_dirs else _AllButLost()
 
 
-# --- What becomes of a broker, for whoever decides what becomes of its partitions ---------------------------
+# --- Changes of a broker, as input for deciding about its partitions ----------------------------------------
 
 
 class BrokerChange(NamedTuple):
-    """By broker ids; None where there is none."""
+    """The change of a broker. The fields are broker ids, or None."""
 
     removed: int | None = None
-    """It leaves the ISRs, and leads nothing any more (Kafka: brokerToRemove)."""
+    """Leaves the ISRs and stops leading (Kafka: brokerToRemove)."""
     added: int | None = None
-    """It may lead, though the image still has it fenced (brokerToAdd)."""
+    """May lead, although the image still has it fenced (brokerToAdd)."""
     unclean: int | None = None
-    """It went without a clean shutdown, and may lack what it had: it leaves ISRs and ELRs
+    """Ended without a clean shutdown and may lack records, so it leaves ISRs and ELRs
     (brokerWithUncleanShutdown)."""
     directories: Collection[bytes] | None = None
-    """Of `removed`: what it has in these alone. None: wherever it is."""
+    """Limits `removed` to its replicas in these directories. None: all its replicas."""
 
 
 LeaderAndIsrUpdates: TypeAlias = Callable[[ClusterImage, BrokerChange], Waiting[list[Message]]]
-"""The changes of partitions that follow."""
+"""Decides the changes of partitions that follow from a broker's change."""
 
 
 # --- The updates --------------------------------------------------------------------------------------------
 
 SomeOf: TypeAlias = "tuple[TopicImage, Iterable[tuple[int, PartitionImage]]]"
-"""A topic, and some of its partitions with their numbers."""
+"""A topic and some of its partitions, with their numbers."""
 
 NO_SETTINGS = OwnSettings()
 
@@ -581,16 +591,22 @@ NO_SETTINGS = OwnSettings()
 def leader_and_isr_updates(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
 ) -> Waiting[list[Message]]:
-    """The records for all partitions that the change concerns, in the order of the image: those that `removed` or
-    `unclean` is in sync of, or `unclean` eligible for, and with `added` those that nobody leads."""
+    """Return the records for all partitions that the change concerns, in the order of the image.
+
+    These are the partitions with `removed` or `unclean` in the ISR or `unclean` in the ELR, and with `added`
+    those without a leader.
+    """
     return _updates(_terms(image, change, own), change, _topics(image), _concerned_by(change))
 
 
 def eligible_updates(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
 ) -> Waiting[list[Message]]:
-    """Those of the partitions that `removed` is eligible for, which Kafka looks at besides where a broker is
-    unregistered. It stays eligible; where unclean elections are allowed, another one leads instead of waiting."""
+    """Return the records for partitions with `removed` in the ELR, which Kafka checks when it unregisters a
+    broker.
+
+    The broker stays eligible. If unclean elections are allowed, another replica leads at once.
+    """
 
     def is_eligible(partition: PartitionImage) -> bool:
         return change.removed in partition.elr
@@ -601,7 +617,7 @@ def eligible_updates(
 async def updates_of_unregistered(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
 ) -> list[Message]:
-    """Both, in Kafka's order (handleBrokerUnregistered)."""
+    """Return the records of both, in Kafka's order (handleBrokerUnregistered)."""
     in_sync = await leader_and_isr_updates(image, change, own=own)
     return in_sync + await eligible_updates(image, change, own=own)
 
@@ -609,7 +625,7 @@ async def updates_of_unregistered(
 def updates_of(
     image: ClusterImage, change: BrokerChange, topics: Iterable[SomeOf], *, own: OwnSettings = NO_SETTINGS
 ) -> Waiting[list[Message]]:
-    """Those of certain partitions."""
+    """Return the records for the given partitions."""
     return _updates(_terms(image, change, own), change, topics, lambda partition: True)
 
 
@@ -647,7 +663,7 @@ def _terms(image: ClusterImage, change: BrokerChange, own: OwnSettings) -> Parti
 
 
 def _gone(change: BrokerChange) -> list[int]:
-    """Whoever is acceptable no more, and no more in sync."""
+    """The brokers that can't lead any more and leave the ISRs."""
     return [broker_id for broker_id in (change.removed, change.unclean) if broker_id is not None]
 
 

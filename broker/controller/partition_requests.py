@@ -1,8 +1,9 @@
-"""What is asked of partitions that are there, from the request and the image to records and the answer.
+"""Requests that change existing partitions: a request and the image become records and the answer.
 
-Who is in sync, by their leaders (AlterPartition); who is to lead, by an admin or the clock (ElectLeaders); where
-replicas are to be (AlterPartitionReassignments); in which directories they are, by their brokers
-(AssignReplicasToDirs). What becomes of each partition is in `partition_changes`. The checks stand in Kafka's order.
+AlterPartition: leaders change the ISR. ElectLeaders: an admin or the clock starts elections.
+AlterPartitionReassignments: an admin moves replicas. AssignReplicasToDirs: brokers report directories.
+`partition_changes` decides about each partition. The checks are in Kafka's order.
+
 Source: `ReplicationControlManager`.
 """
 
@@ -74,18 +75,18 @@ if TYPE_CHECKING:
 
 
 MEMBERS_HAVE_EPOCHS_SINCE = 3
-ANY_EPOCH = -1  # the leader doesn't know which one the member has
+ANY_EPOCH = -1  # the leader doesn't know the member's epoch
 
 
 async def altered_partitions(
     image: ClusterImage, request: AlterPartitionRequest, version: int, own: OwnSettings
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Each partition is decided on by itself, by how it was before the request.
+    """Decide about each partition by itself, by its state before the request.
 
-    Who asks for what is there already is told how things stand. Where a change completes a reassignment, another
-    broker may lead then: the change is made, and NEW_LEADER_ELECTED answered.
+    A request for the current state is answered with that state. If a change completes a reassignment, another
+    broker may become the leader. Then the change is made, and the answer is NEW_LEADER_ELECTED.
 
-    Raises KafkaError (STALE_BROKER_EPOCH) where the whole of it is refused.
+    Raises KafkaError (STALE_BROKER_EPOCH) to refuse the whole request.
     """
     response = AlterPartitionResponse()
     decided: list[Message] = []
@@ -131,7 +132,7 @@ async def altered_partitions(
 
 
 def _members(wanted: AlterPartitionPartition, version: int, most: int) -> Sequence[BrokerState]:
-    """At most so many: a list that is longer is wrong, however long it is."""
+    """The members of the wanted ISR, at most so many: a longer list is invalid anyway."""
     if version >= MEMBERS_HAVE_EPOCHS_SINCE:
         return wanted.new_isr_with_epochs[:most]
     return [BrokerState(broker_id=broker_id, broker_epoch=ANY_EPOCH) for broker_id in wanted.new_isr[:most]]
@@ -148,7 +149,10 @@ def _partition(image: ClusterImage, topic_id: bytes, index: int) -> PartitionIma
 
 
 def _check_leader(partition: PartitionImage, broker_id: int, wanted: AlterPartitionPartition) -> None:
-    """Who knows more than is here has heard it from a later controller, and is to look for that."""
+    """Raises KafkaError unless the request comes from the leader and knows the current epochs.
+
+    A leader with a newer epoch learned it from a later controller, so NOT_CONTROLLER sends it there.
+    """
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         raise KafkaError(Error.NOT_CONTROLLER)
     if wanted.leader_epoch < partition.leader_epoch:
@@ -160,7 +164,8 @@ def _check_leader(partition: PartitionImage, broker_id: int, wanted: AlterPartit
 
 
 def _check_isr(partition: PartitionImage, isr: Sequence[BrokerState], leader_recovery_state: int) -> None:
-    """Of a recovery state that there isn't Kafka's controller would fail as a whole."""
+    """Raises KafkaError if the ISR or the recovery state is invalid. For an unknown recovery state, Kafka's
+    controller would fail as a whole."""
     members = {member.broker_id for member in isr}
     if (
         len(members) < len(isr)
@@ -192,7 +197,8 @@ def _tell(
     record: PartitionChangeRecord | None,
     leader: int,
 ) -> None:
-    """How the partition is once it is altered; that it has a new leader is all that the old one is told."""
+    """Fill in the partition's state after the change. If it has a new leader, the old one gets only the
+    error."""
     if record is not None:
         if record.leader not in (leader, NO_LEADER_CHANGE):
             answer.error_code = Error.NEW_LEADER_ELECTED
@@ -206,16 +212,17 @@ def _tell(
     answer.partition_epoch = partition.partition_epoch
 
 
-# --- Leader elections: those that are asked for, and those that the controller holds by the clock -----------
+# --- Leader elections, by request and by the clock ----------------------------------------------------------
 #
 # Source: `electLeaders`, `maybeBalancePartitionLeaders`, `maybeElectUncleanLeaders`; KIP-460.
 
 MOST_ELECTIONS = 1_000
-"""That the controller holds by itself in one batch (`ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`)."""
+"""The most elections that the controller starts by itself in one batch
+(`ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`)."""
 
 PREFERRED, UNCLEAN = 0, 1
 ELECTION_TYPES: Mapping[int, Election] = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
-"""By the number that stands in a request."""
+"""By the type's number in requests."""
 
 _IN_VAIN = {
     Election.PREFERRED: (Error.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica can't lead now."),
@@ -224,7 +231,7 @@ _IN_VAIN = {
 
 
 def election_of_type(number: int) -> Election:
-    """Raises KafkaError (INVALID_REQUEST) where there is no such type."""
+    """Raises KafkaError (INVALID_REQUEST) if there is no such type."""
     if number not in ELECTION_TYPES:
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown election type {number}")
     return ELECTION_TYPES[number]
@@ -233,9 +240,10 @@ def election_of_type(number: int) -> Election:
 async def elected_leaders(
     image: ClusterImage, request: ElectLeadersRequest, own: OwnSettings
 ) -> ControllerResult[ElectLeadersResponse]:
-    """What is asked for by name, or all partitions, those that need no election being left out of the answer then.
+    """Elect leaders for the named partitions, or for all. In the latter case the answer omits partitions that
+    need no election.
 
-    Raises KafkaError: INVALID_REQUEST for a type that there isn't, POLICY_VIOLATION for too many records.
+    Raises KafkaError: INVALID_REQUEST for an unknown type, POLICY_VIOLATION for too many records.
     """
     election = election_of_type(request.election_type)
     named = request.topic_partitions
@@ -281,9 +289,10 @@ async def elected_leaders(
 def elected(
     key: TopicIdPartition, partition: PartitionImage, election: Election, terms: Terms
 ) -> PartitionChangeRecord:
-    """The record of an election, PREFERRED or UNCLEAN.
+    """Return the record of an election, PREFERRED or UNCLEAN.
 
-    A preferred one may end with another leader than the preferred replica, where that can't lead and nobody does.
+    If a partition has no leader and its preferred replica can't lead, a preferred election may elect another
+    replica.
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
@@ -299,8 +308,11 @@ def elected(
 
 
 def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
-    """Preferred elections where somebody else leads, each `leader.imbalance.check.interval.seconds` where
-    `auto.leader.rebalance.enable` is set. The answer: whether there may be more to do, at once then."""
+    """Hold preferred elections where another replica leads.
+
+    This runs every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is set. The
+    answer is True if there may be more to do at once.
+    """
 
     def is_unbalanced(partition: PartitionImage, terms: Terms) -> bool:
         return not has_preferred_leader(partition)
@@ -309,8 +321,11 @@ def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[Controlle
 
 
 def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
-    """Unclean elections of partitions that nobody leads, where their topics allow it, each
-    `unclean.leader.election.interval.ms`. The answer: whether there may be more to do, at once then."""
+    """Hold unclean elections for partitions without a leader, if their topics allow that.
+
+    This runs every `unclean.leader.election.interval.ms`. The answer is True if there may be more to do at
+    once.
+    """
 
     def is_given_up(partition: PartitionImage, terms: Terms) -> bool:
         return partition.leader == NO_LEADER and terms.election is Election.UNCLEAN
@@ -319,7 +334,7 @@ def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[Controller
 
 
 def has_preferred_leader(partition: PartitionImage) -> bool:
-    """Whether its first replica leads."""
+    """True if the partition's first replica leads it."""
     return partition.leader == (partition.replicas[0] if partition.replicas else NO_LEADER)
 
 
@@ -349,10 +364,10 @@ async def _held_by_clock(
     return ControllerResult(decided, lambda error: False)
 
 
-# --- Reassignments: as they are asked for, and those under way ----------------------------------------------
-#
-# Versions 0 and 1 (v1: KIP-860, whether the number of replicas may change). A leader's AlterPartition completes them.
-# Source: `alterPartitionReassignments`, `listPartitionReassignments`; KIP-455.
+# --- Reassignments: requests for them, and those under way --------------------------------------------------
+# Versions 0 and 1 (v1: KIP-860, a request may forbid changing the number of replicas). A leader's
+# AlterPartition completes a reassignment. Source: `alterPartitionReassignments`,
+# `listPartitionReassignments`; KIP-455.
 
 
 async def reassigned_partitions(
@@ -361,10 +376,11 @@ async def reassigned_partitions(
     own: OwnSettings,
     can_be_given: Callable[[ClusterImage, int], bool] = has_room,
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Each partition is decided on by itself. `can_be_given`: whether a registered broker can be given a partition.
+    """Decide about each partition by itself. `can_be_given` is True if a registered broker can get a
+    partition.
 
-    Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
-    with UNKNOWN_SERVER_ERROR, the others are reassigned.
+    If there are too many records, Kafka's loop catches the exception of the bound: partitions past it are
+    answered with UNKNOWN_SERVER_ERROR, and the others are reassigned.
     """
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
@@ -416,9 +432,11 @@ async def ongoing_reassignments(
     topics: Sequence[ListPartitionReassignmentsTopics] | None,
     admits: Callable[[tuple[str, int]], bool] = lambda named: True,
 ) -> list[OngoingTopicReassignment]:
-    """Those of the partitions that are named, or all. `admits(topic and number)` is asked of each that is under way
-    whether the answer is to have it: what a request names again and again needn't be answered as often. The image may
-    change meanwhile."""
+    """Return the reassignments under way of the named partitions, or of all.
+
+    `admits(topic and number)` decides whether the answer includes one: it needn't repeat a partition that the
+    request names repeatedly. The image may change meanwhile.
+    """
     asked: Iterable[tuple[str, Iterable[int]]]
     if topics is None:
         asked = [(name, topic.partitions) for name, topic in image.topics.items()]
@@ -452,8 +470,8 @@ async def ongoing_reassignments(
 
 
 def _reassigned(partition: PartitionImage, target: list[int]) -> Wish:
-    """Of an earlier reassignment what comes and goes is replaced where it is something now, and else stays, as in
-    Kafka. No election is unclean for this."""
+    """Return the wish for a reassignment. New additions and removals replace those of an earlier one; empty
+    ones keep them, as in Kafka. It never causes an unclean election."""
     reassignment = towards(target, partition.replicas)
     return Wish(
         replicas=reassignment.replicas,
@@ -477,7 +495,8 @@ def _cancelled(partition: PartitionImage, terms: Terms) -> Wish:
 def _check_target(
     image: ClusterImage, replicas: Sequence[int], can_be_given: Callable[[ClusterImage, int], bool]
 ) -> None:
-    """Of a list that is longer than there are brokers, so many show that it is wrong."""
+    """Raises KafkaError if the replicas are invalid. Of a list longer than the number of brokers, only its
+    start is checked: that is enough to find the fault."""
     if not replicas:
         raise KafkaError(Error.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty replica list.")
     seen: set[int] = set()
@@ -500,7 +519,8 @@ def _check_target(
 
 
 def _check_factor(partition: PartitionImage, replicas: Sequence[int]) -> None:
-    """As many as there are to be once what is under way is done."""
+    """Raises KafkaError unless the number of replicas stays what it will be once the current reassignment is
+    done."""
     present = {*partition.replicas, *partition.adding_replicas}.difference(partition.removing_replicas)
     if len(present) != len(replicas):
         raise KafkaError(
@@ -509,13 +529,13 @@ def _check_factor(partition: PartitionImage, replicas: Sequence[int]) -> None:
         )
 
 
-# --- In which directories replicas are, where their broker has chosen or moved them -------------------------
+# --- Directories of replicas, as their brokers choose or change them ----------------------------------------
 #
 # Source: `handleAssignReplicasToDirs`; KIP-858.
 
 
 class ReplicaDirectory(NamedTuple):
-    """Where a broker has a replica of a partition."""
+    """The directory in which a broker has a replica."""
 
     topic_id: bytes
     partition_index: int
@@ -524,8 +544,8 @@ class ReplicaDirectory(NamedTuple):
 
 
 DirectoryChange: TypeAlias = Callable[[ClusterImage, ReplicaDirectory], "Message | None"]
-"""The change of a partition that says so, and what else it brings (Kafka: `PartitionChangeBuilder.setDirectory`); None
-where nothing changes."""
+"""Returns the record that changes a replica's directory and whatever else follows (Kafka:
+`PartitionChangeBuilder.setDirectory`), or None if nothing changes."""
 
 
 async def assign_replicas(
@@ -534,17 +554,21 @@ async def assign_replicas(
     change: DirectoryChange,
     updates: LeaderAndIsrUpdates,
 ) -> ControllerResult[AssignReplicasToDirsResponse | KafkaError]:
-    """Each partition is told by itself: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the
-    broker has no replica of it. One that is in a directory that isn't online any more leaves its ISR.
+    """Assign replicas to directories.
 
-    Raises KafkaError: UNSUPPORTED_VERSION where metadata.version knows of no directories, STALE_BROKER_EPOCH.
+    Each partition gets its own result: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or
+    NOT_LEADER_OR_FOLLOWER if the broker has no replica of it. A replica in an offline directory leaves its
+    ISR.
+
+    Raises KafkaError: UNSUPPORTED_VERSION if the metadata.version doesn't support directories,
+    STALE_BROKER_EPOCH.
     """
     if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
         raise KafkaError(Error.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker_id = request.broker_id
     directories = {*check_broker_epoch(image, BrokerIncarnation(broker_id, request.broker_epoch)).log_dirs}
     decided: list[Message] = []
-    offline: set[bytes] = set()  # that replicas are said to be in
+    offline: set[bytes] = set()  # offline directories with replicas assigned to them
     response = AssignReplicasToDirsResponse()
     pause = Pause()
     for directory in request.directories:
@@ -587,8 +611,8 @@ def _refusal(topic: TopicImage | None, index: int, broker_id: int) -> Error:
 
 
 async def _with(image: ClusterImage, decided: list[Message]) -> ClusterImage:
-    """The image as it will be, which is where partitions are found by the directories that they are in. (Kafka has the
-    partitions at hand, and goes by where each was before.)"""
+    """Return the image as it will be, in which partitions are found by their new directories. (Kafka has the
+    partitions at hand, and uses their old directories.)"""
     if not decided:
         return image
     after = image.copy()

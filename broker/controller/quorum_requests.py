@@ -1,9 +1,12 @@
-"""What the leader of the metadata log answers: to those that fetch it and its snapshots, and of its quorum.
+"""Answers of the metadata log's leader: to fetches of the log and its snapshots, and to questions about the
+quorum.
 
-Nothing waits here: who asks for what isn't there yet is told so by `Fetched.may_wait`, and asked for again by whoever
-holds the request once something is appended or committed, or its time is up. The quorum is the leader itself, one
+Nothing here waits. `Fetched.may_wait` is True if there is no news yet. Then the holder of the request asks
+again once the log grows, more is committed, or its time is up. The quorum is the leader itself, the only
 voter.
-Source: `KafkaRaftClient` (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest); KIP-595, KIP-630.
+
+Source: `KafkaRaftClient` (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest); KIP-595,
+KIP-630.
 """
 
 from __future__ import annotations
@@ -61,17 +64,19 @@ if TYPE_CHECKING:
 
 
 MOST_ANSWER_BYTES = 8 * 1024 * 1024
-"""Whatever is asked for: of records, and of a snapshot, in one answer. Kafka gives as much as is asked for."""
+"""The most bytes of records or of a snapshot in one answer. Kafka sends as much as the request asks for."""
 
 SILENT_MS = 300_000
-"""Who hasn't fetched for so long isn't known any more (Kafka: `LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
+"""A replica that hasn't fetched for so long is forgotten (Kafka:
+`LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 
 MOST_REPLICAS = 1_000
-"""That have fetched: of more, who was silent the longest isn't known any more. Kafka's leader knows all."""
+"""The most replicas to remember. With more, the one that was silent longest is forgotten. Kafka's leader
+knows all."""
 
 
 class Fetched(NamedTuple):
-    """An answer, and whether it may wait for something better to say."""
+    """An answer. `may_wait` is True if a later one could say more."""
 
     response: FetchResponse
     may_wait: bool
@@ -79,7 +84,7 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """How far somebody is who fetches the log (Kafka: `LeaderState.ReplicaState`)."""
+    """How far a replica has fetched the log (Kafka: `LeaderState.ReplicaState`)."""
 
     end_offset: int
     fetched_ms: int
@@ -88,7 +93,7 @@ class ReplicaProgress:
 
 
 class QuorumRequests:
-    """Of one node. `lead` says that it leads the log; else whoever asks is told that it doesn't."""
+    """One node's answers. After `lead` it answers as the log's leader; before that it refuses."""
 
     def __init__(self, metadata: MetadataLog, cluster_id: str) -> None:
         self._metadata = metadata
@@ -96,17 +101,17 @@ class QuorumRequests:
         self._cluster_id = cluster_id
         self._leader: LeaderEndpoint | None = None
         self.replicas: dict[tuple[int, bytes], ReplicaProgress] = {}
-        """By node and directory id, those that have fetched since this node leads."""
+        """The replicas that have fetched since this node leads, by node and directory id."""
 
     def lead(self, here: LeaderEndpoint) -> None:
-        """This node leads, and is to be reached here."""
+        """Begin to lead. Others reach this node at `here`."""
         self._leader = here
         self.replicas.clear()
 
     # --- Fetch ----------------------------------------------------------------------------------------------
 
     def fetch(self, request: FetchRequest, now_ms: int) -> Fetched:
-        """Of an observer, which says so by `replica_state`."""
+        """Answer an observer's fetch. `replica_state` identifies the observer."""
         if not self._is_ours(request.cluster_id):
             return Fetched(FetchResponse(error_code=Error.INCONSISTENT_CLUSTER_ID), False)
         topics = request.topics
@@ -142,7 +147,7 @@ class QuorumRequests:
         return Error.NONE if self._metadata.is_leader else Error.NOT_LEADER_OR_FOLLOWER
 
     def _found(self, request: FetchRequest, asked: FetchPartition, now_ms: int) -> PartitionData:
-        """By an asker who is in this epoch."""
+        """Answer a replica that is in this epoch."""
         data = PartitionData(
             high_watermark=self._log.high_watermark, log_start_offset=self._log.log_start_offset, records=b""
         )
@@ -162,7 +167,8 @@ class QuorumRequests:
         return data
 
     def _snapshot_instead(self, offset: int, last_epoch: int) -> LocalSnapshotId | None:
-        """Where the log isn't to be had from there, or from its beginning, when a snapshot is shorter."""
+        """Return the newest snapshot if the log doesn't reach back to `offset`, or if a reader from the start
+        is served faster by it. None otherwise."""
         ids = self._metadata.snapshots.ids
         if not ids:
             return None
@@ -186,16 +192,17 @@ class QuorumRequests:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
     def _end_of(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch up to this one (Kafka: `KafkaRaftLog.endOffsetForEpoch`)."""
+        """(epoch, end offset) of the largest epoch up to this one (Kafka:
+        `KafkaRaftLog.endOffsetForEpoch`)."""
         found, end_offset = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
         if found >= 0:
             return found, end_offset
         return max(self._log.leader_epochs.latest, 0), self._log.log_end_offset
 
     def _note(self, request: FetchRequest, asked: FetchPartition, now_ms: int) -> None:
-        """How far whoever asks is, by what they ask for."""
+        """Note how far the replica is, by the offset that it asks for."""
         if request.replica_state is None or request.replica_state.replica_id < 0:
-            return  # one that observes for itself, as Kafka's tools do
+            return  # a reader without a node id, such as Kafka's tools
         key = (request.replica_state.replica_id, asked.replica_directory_id)
         if key not in self.replicas:
             self._forget_silent(now_ms)
@@ -219,7 +226,7 @@ class QuorumRequests:
     # --- FetchSnapshot --------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """A piece of a snapshot. Raises OSError where it can't be read."""
+        """Return a piece of a snapshot. Raises OSError if it can't be read."""
         if not self._is_ours(request.cluster_id):
             return FetchSnapshotResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)
         topics = request.topics
@@ -262,19 +269,19 @@ class QuorumRequests:
         piece.size, piece.position = size, asked.position
         piece.unaligned_records = snapshots.read(snapshot_id, asked.position, count)
 
-    # --- all ------------------------------------------------------------------------------------------------
+    # --- for both -------------------------------------------------------------------------------------------
 
     def _is_ours(self, cluster_id: str | None) -> bool:
         return cluster_id is None or cluster_id == self._cluster_id
 
     def _current_leader(self) -> tuple[int, int]:
-        """(node id, epoch), −1 where it isn't this node."""
+        """(node id, epoch); the id is −1 unless this node leads."""
         here = self._here
         return -1 if here is None else here.node_id, self._metadata.epoch
 
     @property
     def _here(self) -> LeaderEndpoint | None:
-        """Where the leader is, if it is this node."""
+        """This node's address, if it leads."""
         return self._leader if self._metadata.is_leader else None
 
     def _response(self, data: PartitionData) -> FetchResponse:
@@ -288,33 +295,34 @@ class QuorumRequests:
         return FetchResponse(responses=[topic], node_endpoints=endpoints)
 
 
-# --- DescribeQuorum: the leader, and those that fetch the log from it ---------------------------------------
+# --- DescribeQuorum: the leader and the replicas that fetch its log -----------------------------------------
 #
 # Versions 0 to 2 (KIP-595). v1: timestamps (KIP-836); v2: directory ids, texts, and where the voters are (KIP-853).
 # Source: `KafkaRaftClient.handleDescribeQuorumRequest`, `RaftUtil.singletonDescribeQuorumResponse`, `LeaderState`.
 
-DIRECTORY_IDS_SINCE = NODES_SINCE = 2  # versions; what an older one can't say is left out
+DIRECTORY_IDS_SINCE = NODES_SINCE = 2  # older versions can't hold these fields
 UNKNOWN = -1
 
 
 class QuorumOfOne(NamedTuple):
-    """This node, as the only voter."""
+    """A quorum with this node as its only voter."""
 
     node_id: int
     metadata: MetadataLog
     replicas: Mapping[tuple[int, bytes], ReplicaProgress]
-    """Those that have fetched since it leads, by node and directory id (`QuorumRequests.replicas`)."""
+    """The replicas that have fetched since it leads, by node and directory id (`QuorumRequests.replicas`)."""
     listeners: Sequence[QuorumListener]
-    """Where it is to be reached by what is configured. A voter that the log names is where the log says."""
+    """The node's configured addresses. If the log names the voter, its addresses in the log count instead."""
 
 
 async def describe_quorum(
     quorum: QuorumOfOne, request: DescribeQuorumRequest, version: int, now_ms: int
 ) -> DescribeQuorumResponse:
-    """The errors stand with the partitions: UNKNOWN_TOPIC_OR_PARTITION unless the metadata's partition alone is asked
-    for, NOT_LEADER_OR_FOLLOWER where this node doesn't lead (the forwarding broker asks another one then).
+    """Describe the quorum.
 
-    Observers come in the order in which they fetched first; in Kafka by a hash of their ids.
+    Errors are in the partitions: UNKNOWN_TOPIC_OR_PARTITION unless the request is for exactly the metadata's
+    partition, NOT_LEADER_OR_FOLLOWER if this node doesn't lead (the forwarding broker then asks another one).
+    Observers are in the order of their first fetch; in Kafka, in the order of a hash of their ids.
     """
     pause = Pause()
     if not _asks_for_metadata(request):
@@ -370,7 +378,7 @@ async def describe_quorum(
 
 
 def _asks_for_metadata(request: DescribeQuorumRequest) -> bool:
-    """And for nothing else."""
+    """True if the request is for the metadata's partition and nothing else."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     (topic,) = request.topics
@@ -403,7 +411,7 @@ def _of_metadata(partition: QuorumPartition) -> DescribeQuorumResponse:
 
 
 def _voter_in_log(quorum: QuorumOfOne) -> Voter | None:
-    """Its entry among the voters that the log names (`kraft.version` 1)."""
+    """This node's entry among the voters that the log names (`kraft.version` 1)."""
     named = quorum.metadata.quorum.voters
     if named is None:
         return None
@@ -411,23 +419,23 @@ def _voter_in_log(quorum: QuorumOfOne) -> Voter | None:
 
 
 def _high_watermark(metadata: MetadataLog) -> int:
-    """−1 until something of this epoch is committed: what was committed before it isn't known by that (KIP-595)."""
+    """The high watermark. −1 until something of this epoch is committed: before that, the leader doesn't know
+    how much is committed (KIP-595)."""
     high_watermark = metadata.log.high_watermark
     entries = metadata.log.leader_epochs.entries
     began = entries[-1][1] if entries else 0
     return high_watermark if high_watermark > began else UNKNOWN
 
 
-# --- AddRaftVoter, RemoveRaftVoter: refused, since a quorum is one voter here -------------------------------
-#
-# With what Kafka's leader of a quorum of one says as far as there is such a thing. Source: `KafkaRaftClient`
+# --- AddRaftVoter, RemoveRaftVoter: refused, since a quorum here has one voter ------------------------------
+# The refusals are those of Kafka's leader of a quorum of one, where it has them. Source: `KafkaRaftClient`
 # (handleAddVoterRequest, handleRemoveVoterRequest), `AddVoterHandler`, `RemoveVoterHandler`; KIP-853.
 
 
 def refusal_to_add(
     metadata: MetadataLog, cluster_id: str, listener_name: str, request: AddRaftVoterRequest
 ) -> KafkaError:
-    """`listener_name`: by which controllers speak to each other."""
+    """Return the refusal. `listener_name` is the listener for connections between controllers."""
     refused = _not_asked_well(metadata, cluster_id, request, "Add")
     if refused is not None:
         return refused
@@ -454,7 +462,7 @@ def refusal_to_add(
 
 
 def refusal_to_remove(metadata: MetadataLog, cluster_id: str, request: RemoveRaftVoterRequest) -> KafkaError:
-    """The only voter can't be removed, in Kafka either."""
+    """Return the refusal. The only voter can't be removed, in Kafka either."""
     refused = _not_asked_well(metadata, cluster_id, request, "Remove") or _not_dynamic(metadata, "removing")
     if refused is not None:
         return refused
@@ -506,7 +514,8 @@ def _key(voter_id: int, directory_id: bytes) -> str:
 # (`KafkaRaftClient`).
 
 MOST_WAIT_MS = 30_000
-"""Whatever is asked for: Kafka's observers ask for 500, and Kafka waits as long as is asked for."""
+"""The longest wait, whatever the request says. Kafka's observers ask for 500 ms. Kafka waits as long as a
+request asks for."""
 
 
 class _Waiting(NamedTuple):
@@ -516,7 +525,8 @@ class _Waiting(NamedTuple):
 
 
 class DelayedMetadataFetches:
-    """Each that waits is its connection's only request, and goes with it, so that they are bounded."""
+    """The fetches that wait. Each is the only request of its connection and ends with it, so their number is
+    bounded."""
 
     def __init__(self, quorum: QuorumRequests, clock: Clock, scheduler: Scheduler) -> None:
         self._quorum = quorum
@@ -525,10 +535,11 @@ class DelayedMetadataFetches:
         self._waiting: dict[Later[FetchResponse], _Waiting] = {}
         self._to_look_at: deque[Later[FetchResponse]] = deque()
         self._turn: Scheduled | None = None
-        self._has_more = False  # since it is looked
+        self._has_more = False  # the log grew during the walk
 
     def fetch(self, request: FetchRequest, *, tells_endpoints: bool) -> FetchResponse | Later[FetchResponse]:
-        """The answer, at the latest after `max_wait_ms`; with where the leader is, if it `tells_endpoints`."""
+        """Return the answer, at the latest after `max_wait_ms`. With `tells_endpoints` it includes the
+        leader's address."""
         fetched = self._fetch(request, tells_endpoints)
         if not fetched.may_wait:
             return fetched.response
@@ -540,7 +551,7 @@ class DelayedMetadataFetches:
         return later
 
     def progress(self) -> None:
-        """The log has grown, or more of it is committed: in a later turn they are looked at."""
+        """Look at the waiting fetches in a later turn: the log has grown, or more of it is committed."""
         if not self._waiting:
             return
         if self._turn is None:
@@ -550,7 +561,7 @@ class DelayedMetadataFetches:
             self._has_more = True
 
     def stop(self) -> None:
-        """Nobody is answered any more."""
+        """Stop answering."""
         for waiting in self._waiting.values():
             waiting.timer.cancel()
         self._waiting.clear()
@@ -561,7 +572,7 @@ class DelayedMetadataFetches:
             self._turn = None
 
     def _look(self) -> None:
-        """In turns: what each is answered is read for it, 8 MiB at most."""
+        """Look at the waiting fetches, in turns: each answer may read up to 8 MiB."""
         self._turn = None
         until_s = self._clock.monotonic_s() + TURN_S
         while self._to_look_at:

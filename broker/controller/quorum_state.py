@@ -1,8 +1,8 @@
-"""What the quorum knows of itself: `quorum-state`, and the voters that control records name (KIP-595, KIP-853).
+"""The quorum's own state: `quorum-state`, and the voters named by control records (KIP-595, KIP-853).
 
-`kraft.version` 0 has its voters in the configuration and writes `quorum-state` with data_version 0; from 1 on
-they stand in the log, with the id of each one's directory, and data_version is 1. Kafka refuses to start on a
-malformed file, and does without a missing one. Source: FileQuorumStateStore.
+With `kraft.version` 0, the configuration names the voters, and `quorum-state` has data_version 0. From 1 on,
+the log names them with their directory ids, and data_version is 1. Kafka refuses to start on a malformed
+file, but does without a missing one. Source: FileQuorumStateStore.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ KRAFT_VERSION = 5
 KRAFT_VOTERS = 6
 
 KRAFT_VERSION_OF_VOTERS = 1
-"""From which on voters stand in the log (KIP-853)."""
+"""From this version on, the log names the voters (KIP-853)."""
 
 NO_VOTED_ID = -1
 _ZERO_ID = bytes(16)
 
 
 def control_key(control_type: int) -> bytes:
-    """The key of a control record: its version 0, its type."""
+    """The key of a control record: version 0, then its type."""
     return b"\x00\x00" + control_type.to_bytes(2, "big")
 
 
 @dataclass(slots=True)
 class Quorum:
-    """kraft.version, and the voters that the log names where that is 1."""
+    """kraft.version, and the voters that the log names if that is 1."""
 
     kraft_version: int = 0
     voters: VotersRecord | None = None
 
     def apply(self, record: Record) -> None:
-        """Take over what a control record says; those of other types change nothing here."""
+        """Apply a control record. Other types than these two change nothing here."""
         control_type = read_control_type(record.key)
         if control_type == KRAFT_VERSION:
             self.kraft_version = decode(KRaftVersionRecord, 0, record.value or b"").kraft_version
@@ -60,8 +60,8 @@ class Quorum:
             self.voters = decode(VotersRecord, 0, record.value or b"")
 
     def _named(self, voter: Voter, is_new: bool) -> list[tuple[int, Message]]:
-        """(control type, message) of those that say so where the log doesn't: that its voters stand in it, and that the
-        only one is this."""
+        """Return (control type, message) of the records by which the log names this node as its only voter.
+        None are needed if it already does."""
         voters = VotersRecord(version=0, voters=[voter])
         is_new = is_new or self.kraft_version == 0
         if not is_new and self.voters == voters:
@@ -70,7 +70,7 @@ class Quorum:
         return self.control_records() if is_new else [(KRAFT_VOTERS, voters)]
 
     def control_records(self) -> list[tuple[int, Message]]:
-        """(control type, message) of those that a snapshot holds behind its header."""
+        """Return (control type, message) of the records that follow a snapshot's header."""
         if self.kraft_version == 0:
             return []
         found: list[tuple[int, Message]] = [
@@ -81,20 +81,23 @@ class Quorum:
         return found
 
     def begin_epoch(self, node_id: int, voter: Voter | None, *, is_new: bool, now_ms: int) -> bytearray:
-        """The batch with which the node begins to lead. `voter`: the node, where the log is to say who its voters are:
-        then it does from here on, as does this. `is_new`: the log is empty, and what is known of the quorum is of a
-        file that followers don't get (`00000000000000000000-0000000000.checkpoint`)."""
+        """Return the batch with which the node begins to lead.
+
+        With `voter`, which is this node, the log names its voters from here on, and so does this object.
+        `is_new` means that the log is empty. What is known of the quorum then comes from a file that
+        followers don't get (`00000000000000000000-0000000000.checkpoint`).
+        """
         values = [] if voter is None else self._named(voter, is_new)
         values = [(LEADER_CHANGE, self._leader_change(node_id)), *values]
         return _control_batch(values, now_ms)
 
     def move_voters(self, voter: Voter, now_ms: int) -> bytearray:
-        """The batch that has the log say who the only voter is, as does this from here on (Kafka:
-        `LeaderState.maybeAppendUpgradedKRaftVersion`)."""
+        """Return the batch by which the log names its only voter. From here on, this object names it, too
+        (Kafka: `LeaderState.maybeAppendUpgradedKRaftVersion`)."""
         return _control_batch(self._named(voter, is_new=True), now_ms)
 
     def _leader_change(self, node_id: int) -> Message:
-        """Kafka reads version 0 of it alone."""
+        """A LeaderChange message. Kafka reads only its version 0."""
         own = LeaderChangeVoter(voter_id=node_id)
         voters = [own]
         if self.voters is not None:
@@ -102,7 +105,7 @@ class Quorum:
         return LeaderChangeMessage(version=0, leader_id=node_id, voters=voters, granting_voters=[own])
 
     def encode_state(self, node_id: int, leader_epoch: int) -> bytes:
-        """`quorum-state` of a node that leads."""
+        """The contents of `quorum-state` on the leader."""
         state: dict[str, object]
         if self.kraft_version == 0:
             state = {
@@ -132,7 +135,7 @@ def _control_batch(values: Iterable[tuple[int, Message]], now_ms: int) -> bytear
 
 
 def read_leader_epoch(files: Files, directory: str) -> int:
-    """The epoch in the metadata log's `quorum-state`; 0 where there is none, or it says nothing."""
+    """The epoch in the metadata log's `quorum-state`. 0 if the file is missing or has none."""
     try:
         found = json.loads(files.read_whole(f"{directory}/{FILE}"))
         return max(int(found["leaderEpoch"]), 0)
@@ -143,5 +146,5 @@ def read_leader_epoch(files: Files, directory: str) -> int:
 
 
 def write_state(files: Files, directory: str, state: bytes) -> None:
-    """Synced, and all of it or the one before. Raises OSError."""
+    """Replace `quorum-state` atomically, and sync it. Raises OSError."""
     files.replace_whole(f"{directory}/{FILE}", state)

@@ -1,6 +1,6 @@
-"""Client quotas (KIP-546): from what is wanted and the image to records, or to errors; and what a filter finds.
+"""Client quotas (KIP-546): requests and the image become records or errors; and filters that find quotas.
 
-Pure functions: who calls them looks host names up (Kafka: `ClientQuotaControlManager`, `ClientQuotasImage`).
+Pure functions. The callers resolve host names (Kafka: `ClientQuotaControlManager`, `ClientQuotasImage`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ IP = "ip"
 ENTITY_TYPES = (USER, CLIENT_ID, IP)
 
 Entity = frozenset[tuple[str, str | None]]
-"""Types with names; None is the default entity of a type."""
+"""Types with names. The name None means the default entity of the type."""
 
 Outcomes: TypeAlias = dict[Entity, KafkaError | None]
-"""By entity what speaks against its alteration, or None."""
+"""Each entity's error, or None."""
 
-# key → whether it counts whole units, and up to which (QuotaConfig: LONG, DOUBLE, INT)
+# key → the largest value if it is a whole number, or None (QuotaConfig: LONG, DOUBLE, INT)
 _USER_AND_CLIENT_KEYS: dict[str, int | None] = {
     PRODUCER_BYTE_RATE: 2**63 - 1,
     CONSUMER_BYTE_RATE: 2**63 - 1,
@@ -54,7 +54,7 @@ _MATCH_NAMES = {
 
 
 async def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
-    """The quotas by entity and key."""
+    """Return the quotas by entity and key."""
     found: dict[Entity, dict[str, float]] = {}
     pause = Pause()
     for record in [*image.kept.of_type(records.ClientQuotaRecord)]:
@@ -69,10 +69,12 @@ async def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]
 async def altered(
     image: ClusterImage, entries: Sequence[AlterEntryData], is_host: Callable[[str], bool]
 ) -> tuple[list[Message], Outcomes]:
-    """The records, and by entity what speaks against an alteration: the others are made all the same.
+    """Return the records and each entity's error. An error in one entity doesn't affect the others.
 
-    `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
-    counts. Raises KafkaError (POLICY_VIOLATION) where the request as a whole makes too many records.
+    `is_host` is True for an address, or a name that can be resolved. If an entity has a type twice, the last
+    name counts.
+
+    Raises KafkaError (POLICY_VIOLATION) if the whole request makes too many records.
     """
     known = await quotas_in_force(image)
     decided: list[Message] = []
@@ -96,7 +98,7 @@ async def altered(
 
 
 def _operations(entity: Entity, ops: Sequence[OpData], *, known: bool) -> dict[str, float | None]:
-    """By key the value that is wanted, None to remove it."""
+    """Return the wanted value of each key; None removes it."""
     wanted: dict[str, float | None] = {}
     for op in ops:
         if op.key in wanted:
@@ -109,7 +111,7 @@ def _operations(entity: Entity, ops: Sequence[OpData], *, known: bool) -> dict[s
 
 
 def entity_text(entity: Entity) -> str:
-    """As Kafka writes an entity in its messages."""
+    """An entity as Kafka's messages show it."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in sorted(entity))
     return f"ClientQuotaEntity(entries={{{names}}})"
 
@@ -151,12 +153,12 @@ def _records(
 
 
 def _is_same(current: float | None, value: float) -> bool:
-    """As Java compares Doubles: what is no number is the same as itself."""
+    """Compare like Java's Doubles: NaN equals itself."""
     return current == value or (current is not None and math.isnan(current) and math.isnan(value))
 
 
 def _parts(entity: Entity) -> list[records.EntityData]:
-    # In the order of Java's hash map of these three names.
+    # In the order of Java's hash map with these three names.
     order = (CLIENT_ID, USER, IP)
     return [
         records.EntityData(entity_type=kind, entity_name=name)
@@ -185,7 +187,7 @@ def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None
 async def matching(
     image: ClusterImage, components: Sequence[ComponentData], *, strict: bool
 ) -> dict[Entity, dict[str, float]]:
-    """The quotas that a filter finds. Raises KafkaError (INVALID_REQUEST, UNSUPPORTED_VERSION)."""
+    """Return the quotas that a filter matches. Raises KafkaError (INVALID_REQUEST, UNSUPPORTED_VERSION)."""
     exact: dict[str, str | None] = {}
     named: set[str] = set()
     for component in components:

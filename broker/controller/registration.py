@@ -1,5 +1,5 @@
-"""A broker's registration: what it says of itself and its log directories, the records that are made of it and of its
-fence, and which run of it the controller listens to: the one that registered last.
+"""A broker's registration: its features, listeners and log directories, the records about it and its fence,
+and which run of the broker the controller listens to: the one that registered last.
 
 Source: `ClusterControlManager`, `BrokerRegistrationRequest`, `BrokerRegistration`, `DirectoryId`; KIP-858.
 """
@@ -37,23 +37,22 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Which directory each partition of this node is in (KIP-858): what the records say, and what the folders
-# show.
+# Which directory has each partition of this node (KIP-858): in the records and on the disks.
 #
-# The folder counts: where a partition was found in another directory than its record names, the record is
-# corrected. A partition whose directory isn't there, while one of `log.dirs` has failed, is offline: it may be
-# in that one. Source: ReplicaManager.maybeUpdateTopicAssignment, Partition.createLogInAssignedDirectoryId,
-# DirectoryId.
+# The folder counts. If a partition's folder is in another directory than its record names, the record is
+# corrected. If a partition has no folder and one of `log.dirs` has failed, the partition is offline: it may
+# be in that directory. Source: ReplicaManager.maybeUpdateTopicAssignment,
+# Partition.createLogInAssignedDirectoryId, DirectoryId.
 
 
 def directory_of(partition: PartitionImage, node_id: int) -> bytes:
-    """The directory id that the record names for the node; where it names none, MIGRATING."""
+    """The directory id that the record names for the node, or MIGRATING if it names none."""
     place = partition.replicas.index(node_id)
     return partition.directories[place] if place < len(partition.directories) else MIGRATING
 
 
 def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> bool:
-    """Whether the node can have the partition, `online` being the ids of its directories."""
+    """True if the node can have the partition. `online` holds the ids of its directories."""
     directory_id = directory_of(partition, node_id)
     return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
 
@@ -65,8 +64,11 @@ def actual_directory(
     any_failed: bool,
     choose: Callable[[], bytes],
 ) -> bytes | None:
-    """Where a replica is, or goes to: the directory that it has a folder in, else the one that the record names, else,
-    where that is gone for good or none was named, the one of `choose`. None where it may be in one that is offline."""
+    """Return the directory of a replica.
+
+    That is the one with its folder; otherwise the one that the record names; otherwise, if that is gone for
+    good or none is named, the one that `choose` returns. None if the replica may be in an offline directory.
+    """
     if found is not None:
         return found
     if named in online:
@@ -82,10 +84,10 @@ def corrections(
     any_failed: bool,
     choose: Callable[[], bytes],
 ) -> list[Message]:
-    """The changes that make the records name the directories where partitions are.
+    """Return the changes that bring the records in line with the directories of partitions.
 
-    `found`: the directory id of each partition that has a folder, by topic id and number; `choose()`: the one for a
-    partition that has none and whose directory is gone for good.
+    `found` holds the directory id of each partition with a folder, by topic id and number. `choose()` returns
+    one for a partition that has no folder and whose directory is gone for good.
     """
     decided: list[Message] = []
     if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
@@ -104,7 +106,8 @@ def corrections(
 def assignment(
     image: ClusterImage, topic_id: bytes, index: int, node_id: int, directory_id: bytes
 ) -> Message | None:
-    """The change that says where the partition is from now on; None where that is said already, or can't be."""
+    """Return the record for a partition's new directory. None if the image already has it, or records can't
+    hold it."""
     partition = image.topics_by_id[topic_id].partitions[index]
     if (
         image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE
@@ -126,23 +129,25 @@ def _assigned(
 # --------------------------------------------------------------------------------------------------------------
 
 RESERVED = 100
-"""Ids below it stand for no directory of a broker."""
+"""Ids below this one are never a broker's directory."""
 
 
 def is_reserved(directory_id: bytes) -> bool:
-    """Whether no directory may have the id. Its second half counts as a signed number, as in Kafka."""
+    """True if no directory may have the id. As in Kafka, its lower half counts as a signed number."""
     upper, lower = _halves(directory_id)
     return upper == 0 and lower < RESERVED
 
 
 def in_order(directory_ids: Iterable[bytes]) -> list[bytes]:
-    """As Kafka orders uuids: by two signed numbers."""
+    """Sort uuids as Kafka does: as two signed numbers."""
     return sorted(directory_ids, key=_halves)
 
 
 def has_online(registered: Collection[bytes], directory_id: bytes) -> bool:
-    """Whether a broker that has registered these can have a partition in the directory. One that has named none, since
-    it registered before metadata.version knew of directories, is taken to have each."""
+    """True if a broker with these registered directories can have a partition in the directory.
+
+    A broker that registered none, because its metadata.version didn't have directories, can have any.
+    """
     if directory_id in (UNASSIGNED, MIGRATING):
         return True
     if directory_id == LOST:
@@ -157,7 +162,7 @@ def _halves(directory_id: bytes) -> tuple[int, int]:
     )
 
 
-# --- What is said, and the records of it --------------------------------------------------------------------
+# --- Facts about brokers, and records of them ---------------------------------------------------------------
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
 
@@ -167,38 +172,39 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 
 def serves_share_groups(image: ClusterImage) -> bool:
-    """Whether the cluster's level of `share.version` has them (Kafka: `ShareVersion.supportsShareGroups`)."""
+    """True if the cluster's level of `share.version` has share groups (Kafka:
+    `ShareVersion.supportsShareGroups`)."""
     return image.features.get(SHARE_VERSION, 0) >= 1
 
 
 def has_dead_letter_queues(image: ClusterImage) -> bool:
-    """Whether that level has dead letter queues (KIP-1191; Kafka: `ShareVersion.supportsShareGroupDLQ`)."""
+    """True if that level has dead letter queues (KIP-1191; Kafka: `ShareVersion.supportsShareGroupDLQ`)."""
     return image.features.get(SHARE_VERSION, 0) >= 2
 
 
 class BrokerIncarnation(NamedTuple):
-    """One run of a broker: its node id, and the epoch that its registration was given."""
+    """One run of a broker: its node id and its registration's epoch."""
 
     node_id: int
     broker_epoch: int
 
 
 def min_insync_replicas(value: int) -> Message:
-    """The setting as a dynamic one of the cluster."""
+    """The record that sets min.insync.replicas for the cluster."""
     return records.ConfigRecord(
         resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value=str(value)
     )
 
 
 def supported_features() -> dict[str, tuple[int, int]]:
-    """Name → (lowest, highest level), as a broker says them when it registers. A controller refuses one that lacks a
+    """Name → (lowest, highest level), as a broker registers them. A controller refuses a broker that lacks a
     feature of the cluster."""
     supported = {**FEATURES}
     return supported | {KRAFT_VERSION: KRAFT_VERSION_RANGE}
 
 
 def feature_ranges() -> list[SupportedFeature]:
-    """The same, as a broker's or a controller's registration has them."""
+    """The same, in the form of a broker's or a controller's registration."""
     return [
         SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
         for name, (low, high) in supported_features().items()
@@ -206,7 +212,7 @@ def feature_ranges() -> list[SupportedFeature]:
 
 
 def advertised_listeners(advertised: Iterable[tuple[str, str, int, int]]) -> list[AdvertisedListener]:
-    """As a registration has them; of each its name, host, port and the id of its security protocol."""
+    """Return listeners in the form of a registration, from (name, host, port, security protocol id)."""
     return [
         AdvertisedListener(name=name, host=host, port=port, security_protocol=security_protocol)
         for name, host, port, security_protocol in advertised
@@ -214,7 +220,8 @@ def advertised_listeners(advertised: Iterable[tuple[str, str, int, int]]) -> lis
 
 
 def without_leader(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[tuple[str, int]]:
-    """The partitions, by topic and number, that the node has in one of its directories and that nobody leads."""
+    """Return the partitions, by topic and number, that the node has in an online directory and that have no
+    leader."""
     return [(topic.name, index) for topic, index, _ in _leaderless(image, node_id, online)]
 
 
@@ -252,12 +259,14 @@ def _partitions(image: ClusterImage) -> Iterable[tuple[TopicImage, int, Partitio
             yield topic, index, partition
 
 
-# --- Which run it is ----------------------------------------------------------------------------------------
+# --- The current run of a broker ----------------------------------------------------------------------------
 
 
 def check_broker_epoch(image: ClusterImage, broker: BrokerIncarnation) -> BrokerImage:
-    """The broker that asks. Raises KafkaError (STALE_BROKER_EPOCH) where this run of it isn't the one that is
-    registered (Kafka: `ClusterControlManager.checkBrokerEpoch`)."""
+    """Return the registration of the broker that asks (Kafka: `ClusterControlManager.checkBrokerEpoch`).
+
+    Raises KafkaError (STALE_BROKER_EPOCH) if another run of the broker is registered, or none.
+    """
     registered = image.brokers.get(broker.node_id)
     if registered is None:
         raise KafkaError(

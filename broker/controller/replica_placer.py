@@ -1,10 +1,12 @@
-"""Where the replicas of new partitions go: on which brokers, and in which of their directories.
+"""Placing the replicas of new partitions on brokers and their directories.
 
-Kafka's stripes: racks take turns, and in each rack its brokers. Every partition begins one rack and one broker further
-than the one before, from where chance has put the first; after as many partitions as there are unfenced brokers chance
-orders all anew. What is drawn, and when, is Kafka's too, so that the same draws come to the same replicas.
-Source: `StripedReplicaPlacer`, `ClusterDescriber`, `BrokerHeartbeatManager.usableBrokers`; of a node's own directories
-`LogManager.preferredLogDirs`; KIP-858, KIP-1066.
+This is Kafka's striped placement. Racks take turns, and so do the brokers in each rack. Each partition starts
+one rack and one broker further than the one before; chance picks the first start. After as many partitions as
+there are unfenced brokers, chance reorders everything. The draws and their order are Kafka's, too, so the
+same random numbers give the same replicas.
+
+Source: `StripedReplicaPlacer`, `ClusterDescriber`, `BrokerHeartbeatManager.usableBrokers`; for a node's own
+directories `LogManager.preferredLogDirs`; KIP-858, KIP-1066.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
 
 
-MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
+MOST_PREFERRED = 10_000  # of partitions that clients name but that don't exist; Kafka has no bound
 
 
 def _is_never_cordoned(directory_id: bytes) -> bool:
@@ -30,7 +32,7 @@ def _is_never_cordoned(directory_id: bytes) -> bool:
 
 
 class Placement:
-    """New partitions go to the node, and to one of its log directories each."""
+    """Chooses a log directory of this node for each new partition."""
 
     __slots__ = ("_directories", "_is_cordoned", "_next", "_preferred", "node_id")
 
@@ -40,7 +42,8 @@ class Placement:
         directories: Collection[bytes],
         is_cordoned: Callable[[bytes], bool] = _is_never_cordoned,
     ) -> None:
-        """`directories`: the ids of those that can be used, asked each time, as is whether one is cordoned."""
+        """`directories` holds the ids of the usable ones. It is read on each call, and so is
+        `is_cordoned`."""
         self.node_id = node_id
         self._directories = directories
         self._is_cordoned = is_cordoned
@@ -48,50 +51,53 @@ class Placement:
         self._preferred: dict[tuple[str, int], bytes] = {}
 
     def directory(self) -> bytes:
-        """Log directories take turns (Kafka: `StripedReplicaPlacer` leaves it to the broker's balance)."""
+        """Return the next directory, in turn (Kafka: `StripedReplicaPlacer` leaves the balance to the
+        broker)."""
         directories = [*self._directories]
         if len(directories) == 1:
             return directories[0]
         usable = [directory for directory in directories if not self._is_cordoned(directory)]
-        directories = usable or directories  # all may have been cordoned since
+        directories = usable or directories  # all may have been cordoned since then
         chosen = directories[self._next % len(directories)]
         self._next += 1
         return chosen
 
     def prefer(self, topic: str, index: int, directory_id: bytes) -> None:
-        """Where a partition is to go that isn't there yet (Kafka: `LogManager.maybeUpdatePreferredLogDir`)."""
+        """Name the directory for a partition that doesn't exist yet (Kafka:
+        `LogManager.maybeUpdatePreferredLogDir`)."""
         if len(self._preferred) < MOST_PREFERRED:
             self._preferred[topic, index] = directory_id
 
     def directory_of(self, topic: str, index: int) -> bytes:
-        """The directory of a new partition: the one that was named for it, unless that has failed since."""
+        """Return the directory of a new partition: the one named for it, unless that has failed since."""
         preferred = self._preferred.get((topic, index))
         if preferred is None or preferred not in self._directories:
             return self.directory()
         return preferred
 
     def forget_preferred(self, topic: str, partitions: Iterable[int]) -> None:
-        """They are created now: what is created under that name later goes where it falls."""
+        """Forget the named directories: the partitions exist now, and a later topic with that name shouldn't
+        get them."""
         if self._preferred:
             for index in partitions:
                 self._preferred.pop((topic, index), None)
 
     @property
     def has_room(self) -> bool:
-        """Whether one of the directories isn't cordoned."""
+        """True if one of the directories isn't cordoned."""
         return not all(map(self._is_cordoned, self._directories))
 
 
-# --- Among the cluster's brokers ----------------------------------------------------------------------------
+# --- Placing among the cluster's brokers --------------------------------------------------------------------
 
 T = TypeVar("T")
 
 Draw: TypeAlias = Callable[[int], int]
-"""A number from 0 to below the one that is given, each as likely."""
+"""Draws a number from 0 up to, but not including, the given one. All are equally likely."""
 
 
 class UsableBroker(NamedTuple):
-    """One that can be given replicas."""
+    """A broker that can get replicas."""
 
     broker_id: int
     rack: str | None
@@ -99,46 +105,48 @@ class UsableBroker(NamedTuple):
 
 
 class ReplicaPlacer(Protocol):
-    """Who decides where new partitions go."""
+    """Decides where new partitions go."""
 
     def place(self, image: ClusterImage, count: int, replication_factor: int) -> Iterator[list[int]]:
-        """The broker ids of so many partitions, each one's preferred leader first, made as they are taken.
+        """Return an iterator over so many partitions' broker ids. Each starts with the preferred leader, and
+        is made when it is taken.
 
         Raises KafkaError (INVALID_REPLICATION_FACTOR) in this call, never later.
         """
 
     def directory(self, image: ClusterImage, broker_id: int, topic: str, index: int) -> bytes:
-        """The id of the directory that a new partition has on a broker."""
+        """The directory id of a new partition on a broker."""
 
     def has_room(self, image: ClusterImage, broker_id: int) -> bool:
-        """Whether a registered broker can be given a partition: one of its directories isn't cordoned."""
+        """True if a registered broker can get a partition: one of its directories isn't cordoned."""
 
     def created(self, topic: str, indexes: Iterable[int]) -> None:
-        """The metadata has these partitions now."""
+        """Note that the metadata has these partitions now."""
 
 
 class OwnDirectories(Protocol):
-    """The directories of the broker in this process, if there is one: the controller sees them."""
+    """The directories of the broker in this process, if any. The controller knows their state."""
 
     @property
     def node_id(self) -> int: ...
 
     @property
     def has_room(self) -> bool:
-        """Whether one of them isn't cordoned."""
+        """True if one of them isn't cordoned."""
 
     def directory_of(self, topic: str, index: int) -> bytes:
-        """The one that a new partition goes to."""
+        """The directory of a new partition."""
 
     def forget_preferred(self, topic: str, partitions: Iterable[int]) -> None:
-        """They are created."""
+        """Note that the partitions exist now."""
 
 
 def usable_brokers(image: ClusterImage, own: OwnDirectories | None = None) -> list[UsableBroker]:
-    """All but those that are about to go, and those whose directories are all cordoned.
+    """All brokers except those about to stop and those with all directories cordoned.
 
-    One that went by a controlled shutdown is fenced, and can be used as any that is. Kafka asks its heartbeats instead
-    of the records whether a broker is about to go: a controller of its that has just begun to lead doesn't know.
+    A broker that left by a controlled shutdown is fenced, and as usable as any fenced broker. Kafka reads
+    from heartbeats instead of records whether a broker is about to stop, so a controller of Kafka that has
+    just begun to lead doesn't know.
     """
     return [
         UsableBroker(broker_id, broker.record.rack, broker.fenced)
@@ -148,8 +156,11 @@ def usable_brokers(image: ClusterImage, own: OwnDirectories | None = None) -> li
 
 
 def has_room(image: ClusterImage, broker_id: int, own: OwnDirectories | None = None) -> bool:
-    """Whether one of a registered broker's directories isn't cordoned (Kafka: `BrokerRegistration.hasUncordonedDirs`).
-    Where it isn't known which there are, or which are cordoned, it is taken to have one."""
+    """True if one of a registered broker's directories isn't cordoned (Kafka:
+    `BrokerRegistration.hasUncordonedDirs`).
+
+    Also True if its directories, or the cordoned ones, aren't known.
+    """
     if own is not None and broker_id == own.node_id:
         return own.has_room
     broker = image.brokers[broker_id]
@@ -159,8 +170,11 @@ def has_room(image: ClusterImage, broker_id: int, own: OwnDirectories | None = N
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> bytes:
-    """The directory id of a new partition on a broker: that of its only one; UNASSIGNED where it is the broker that
-    chooses, or where there is no such broker; MIGRATING where the broker or the metadata.version names none."""
+    """The directory id of a new partition on a broker.
+
+    That is the id of its only directory; UNASSIGNED if the broker chooses or doesn't exist; MIGRATING if the
+    broker or the metadata.version names none.
+    """
     if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
         return MIGRATING
     broker = image.brokers.get(broker_id)
@@ -172,21 +186,23 @@ def default_directory(image: ClusterImage, broker_id: int) -> bytes:
 
 
 class StripedReplicaPlacer:
-    """Places by the racks and brokers of the image, which is looked at once for each call of `place`."""
+    """Places by the racks and brokers in the image. Each call of `place` reads them once."""
 
     __slots__ = ("_draw", "_own")
 
     def __init__(self, draw: Draw, own: OwnDirectories | None = None) -> None:
-        """`own`: has the choice for partitions on its node, where every other broker has it itself."""
+        """`own` chooses the directories for its node. All other brokers choose for themselves."""
         self._draw = draw
         self._own = own
 
     def place(self, image: ClusterImage, count: int, replication_factor: int) -> Iterator[list[int]]:
-        """`ReplicaPlacer.place`. No broker is there twice in one partition, and the first one isn't fenced. Fenced
-        ones are taken where their rack has no other left, and now and then before, once turns are counted anew.
+        """`ReplicaPlacer.place`. No partition has a broker twice, and its first broker isn't fenced.
 
-        Raises KafkaError (INVALID_REPLICATION_FACTOR): the factor isn't positive, no broker is unfenced, or there are
-        too few.
+        Fenced brokers are used if their rack has no others left, and sometimes earlier, after turns start
+        over.
+
+        Raises KafkaError (INVALID_REPLICATION_FACTOR): the factor isn't positive, no broker is unfenced, or
+        there are too few.
         """
         racks = _RackList(usable_brokers(image, self._own), self._draw)
         racks.check(replication_factor)
@@ -209,8 +225,8 @@ class StripedReplicaPlacer:
 
 
 class _BrokerList:
-    """The fenced brokers of a rack, or its unfenced ones: each once in a turn, which begins one further than the one
-    before."""
+    """A rack's fenced brokers, or its unfenced ones. Each comes once in a turn. Each turn starts one further
+    than the last."""
 
     __slots__ = ("_start", "_taken", "_turn", "brokers")
 
@@ -221,13 +237,13 @@ class _BrokerList:
         self._turn = 0
 
     def begin(self, draw: Draw) -> None:
-        """No more are added."""
+        """Start: no more brokers are added."""
         if self.brokers:
             self.brokers.sort()
             self._start = draw(len(self.brokers))
 
     def next(self, turn: int) -> int | None:
-        """None where this turn has had all of them."""
+        """Return the next broker, or None if this turn has had all of them."""
         count = len(self.brokers)
         if self._turn != turn and count:
             self._turn = turn
@@ -247,20 +263,20 @@ class _Rack:
         self.unfenced = _BrokerList()
 
     def next(self, turn: int) -> int | None:
-        """The unfenced ones first."""
+        """Return the next broker, unfenced ones first."""
         broker = self.unfenced.next(turn)
         return self.fenced.next(turn) if broker is None else broker
 
 
 class _RackList:
-    """All racks, for the partitions of one topic, which take turns: one partition each."""
+    """All racks, for the partitions of one topic. Each partition is one turn."""
 
     def __init__(self, brokers: Iterable[UsableBroker], draw: Draw) -> None:
         self._draw = draw
         self._brokers = self._unfenced = 0
         by_name: JavaMap[str | int, _Rack] = JavaMap()
         for broker_id, name, fenced in brokers:
-            key = 0 if name is None else name  # Java: the hash of an Optional without a value
+            key = 0 if name is None else name  # Java: the hash of an empty Optional
             rack = by_name.get(key)
             if rack is None:
                 rack = by_name[key] = _Rack()
@@ -276,7 +292,7 @@ class _RackList:
         self._turn = 0
 
     def check(self, replication_factor: int) -> None:
-        """Raises KafkaError (INVALID_REPLICATION_FACTOR) where no partition can be placed."""
+        """Raises KafkaError (INVALID_REPLICATION_FACTOR) if no partition can be placed."""
         if replication_factor <= 0:
             raise _refused(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -290,10 +306,11 @@ class _RackList:
             )
 
     def place(self, replication_factor: int) -> list[int]:
-        """The replicas of the next partition, by a factor that was checked and is always the same.
+        """Return the replicas of the next partition. The factor was checked, and is the same each time.
 
-        Turns are counted anew when all is shuffled. Whose last turn had the number of this one is passed over then, as
-        in Kafka. It ends nevertheless: those that had the turn before are as many as are wanted, and not among them.
+        After a shuffle, turns count from 0 again. As in Kafka, a list whose last turn has this turn's number
+        is then skipped. The loop ends nevertheless: the lists of the turn before it have as many brokers as
+        needed, and aren't skipped.
         """
         if self._turn == self._unfenced > 1:
             self._shuffle()
@@ -323,14 +340,14 @@ class _RackList:
 
 
 def _shuffle(items: list[T], draw: Draw) -> None:
-    """java.util.Collections.shuffle."""
+    """java.util.Collections.shuffle"""
     for last in range(len(items) - 1, 0, -1):
         other = draw(last + 1)
         items[last], items[other] = items[other], items[last]
 
 
 def _name_order(name: str | int) -> tuple[bool, bytes]:
-    """First the rack without a name, then as Java compares strings."""
+    """Sort the rack without a name first, then as Java compares strings."""
     return (True, name.encode("utf-16-be", "surrogatepass")) if isinstance(name, str) else (False, b"")
 
 

@@ -1,7 +1,7 @@
-"""SCRAM credentials of users (KIP-554): from what is wanted and the image to records, or to an error.
+"""Users' SCRAM credentials (KIP-554): a request and the image become records, or an error.
 
-Pure functions (Kafka: `ScramControlManager`, `ScramImage`). What is stored never gives a password away: keys that
-were derived from it, with salt and iterations.
+Pure functions (Kafka: `ScramControlManager`, `ScramImage`). The records never hold a password: only keys
+derived from it, with salt and iterations.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MAX_ITERATIONS = 16384
 _TWICE = "A user credential cannot be altered twice in the same request"
 
 Outcomes: TypeAlias = dict[str, KafkaError | None]
-"""By user what speaks against an alteration, or None."""
+"""Each user's error, or None."""
 
 
 def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramCredentialRecord]:
-    """The credentials in force by (user, mechanism)."""
+    """The credentials in force, by (user, mechanism)."""
     found = {}
     for record in image.kept.of_type(records.UserScramCredentialRecord):
         assert isinstance(record, records.UserScramCredentialRecord)
@@ -39,7 +39,7 @@ def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramC
 
 
 def scram_credential(image: ClusterImage, mechanism: int, user: str) -> ScramCredential | None:
-    """By which the user signs in; None for one that has none."""
+    """The credential with which a user signs in, or None."""
     record = image.kept.find(records.UserScramCredentialRecord, (mechanism, user))
     if not isinstance(record, records.UserScramCredentialRecord):
         return None
@@ -53,7 +53,7 @@ async def altered(
     deletions: Sequence[ScramCredentialDeletion],
     upsertions: Sequence[ScramCredentialUpsertion],
 ) -> tuple[list[Message], Outcomes]:
-    """The records, and by user what speaks against an alteration: the others are made all the same."""
+    """Return the records and each user's error. An error for one user doesn't affect the others."""
     known = set()
     pause = Pause()
     for stored in [*image.kept.of_type(records.UserScramCredentialRecord)]:
@@ -113,7 +113,7 @@ def _deleted(wanted: ScramCredentialDeletion) -> Message:
 
 def _upserted(wanted: ScramCredentialUpsertion) -> Message:
     if not wanted.salted_password:
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Java's Mac takes no empty key
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Java's Mac rejects an empty key
     stored_key, server_key = derived_keys(wanted.mechanism, wanted.salted_password)
     return records.UserScramCredentialRecord(
         name=wanted.name,

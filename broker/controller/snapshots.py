@@ -1,9 +1,12 @@
-"""The snapshots of the metadata: `<20-digit end offset>-<10-digit epoch>.checkpoint` (KIP-630), as files and over time.
+"""Snapshots of the metadata: `<20-digit end offset>-<10-digit epoch>.checkpoint` (KIP-630), as files and over
+time.
 
-A snapshot's batches are those of a log that begins at offset 0: a control batch with the header (and the quorum's
-voters), the records of the image, a control batch with the footer. What a new cluster begins with has the same form.
-They are read at the start, written now and then, and given up with the log below them, by the same settings as
-Kafka's. A log that begins above 0 goes with a snapshot of all below.
+A snapshot's batches are those of a log that begins at offset 0: a control batch with the header (and the
+quorum's voters), the records of the image, a control batch with the footer. The first records of a new
+cluster have the same form. The node reads snapshots at its start, writes them now and then, and deletes them
+together with the log below them, by the same settings as Kafka. A log that begins above 0 needs a snapshot of
+everything below.
+
 Source: Snapshots, RecordsSnapshotWriter, BatchFileWriter; KafkaRaftLog, SnapshotGenerator.
 """
 
@@ -60,7 +63,7 @@ DELETED_SNAPSHOT_SUFFIX = ".checkpoint.deleted"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 MAX_RECORDS_PER_BATCH = 1024  # SnapshotEmitter.DEFAULT_BATCH_SIZE
-MAX_BATCH_BYTES = 1024 * 1024  # Kafka's readers take up to 8 MiB
+MAX_BATCH_BYTES = 1024 * 1024  # Kafka's readers accept up to 8 MiB
 
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
@@ -68,11 +71,11 @@ _STEM = _OFFSET_DIGITS + 1 + _EPOCH_DIGITS
 
 
 class SnapshotId(NamedTuple):
-    """What a snapshot ends with; they are ordered by epoch first (Kafka: `OffsetAndEpoch`)."""
+    """Where a snapshot ends. Ids are ordered by epoch first (Kafka: `OffsetAndEpoch`)."""
 
     epoch: int
     offset: int
-    """All of the log below it is in the snapshot."""
+    """The snapshot holds all of the log below it."""
 
     @property
     def name(self) -> str:
@@ -80,15 +83,16 @@ class SnapshotId(NamedTuple):
 
 
 BOOTSTRAP_ID = SnapshotId(0, 0)
-"""Of what a new cluster begins with, records and voters: no snapshot of a log, which nobody is offered."""
+"""The id of a new cluster's first records and voters. It is no snapshot of a log, and isn't offered to
+others."""
 
 
 class SnapshotError(Exception):
-    """A snapshot that isn't whole."""
+    """A snapshot is incomplete or corrupt."""
 
 
 class Snapshot(NamedTuple):
-    """What is in one."""
+    """The contents of a snapshot."""
 
     records: list[Message]
     quorum: Quorum
@@ -96,7 +100,7 @@ class Snapshot(NamedTuple):
 
 
 def parse_name(name: str) -> tuple[SnapshotId, str] | None:
-    """The id and the suffix that a file's name says; None for a file of another kind."""
+    """Return the id and the suffix in a file's name, or None for any other file."""
     stem, suffix = name[:_STEM], name[_STEM:]
     offset, dash, epoch = stem.partition("-")
     if (
@@ -110,7 +114,7 @@ def parse_name(name: str) -> tuple[SnapshotId, str] | None:
 
 
 def newest_whole_snapshot(files: Files, directory: str) -> int:
-    """The offset that it ends at; -1 where there is none. Nothing is changed. Raises OSError."""
+    """Return the offset at which the newest whole snapshot ends, or -1. Changes nothing. Raises OSError."""
     parsed = [parse_name(name) for name in files.list_directory(directory)]
     for snapshot_id in sorted((found[0] for found in parsed if found and found[1] == SUFFIX), reverse=True):
         with suppress(SnapshotError, CodecError):
@@ -127,7 +131,8 @@ async def encode_snapshot(
     last_contained_log_timestamp_ms: int,
     now_ms: int,
 ) -> bytes:
-    """The whole file. `values` are framed metadata records, `metadata_versions.encode_metadata_record`."""
+    """Return the file's contents. `values` are framed metadata records,
+    `metadata_versions.encode_metadata_record`."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     data = bytearray(_control_batch([(SNAPSHOT_HEADER, header), *quorum.control_records()], 0, epoch, now_ms))
     offset = 1 + len(quorum.control_records())
@@ -168,9 +173,8 @@ def _control_batch(
 
 
 def read_snapshot(files: Files, path: str) -> Snapshot:
-    """All of a snapshot. Raises SnapshotError where it isn't whole, CodecError for records that nobody knows,
-    FileNotFoundError.
-    """
+    """Read a snapshot. Raises SnapshotError if it isn't whole, CodecError for unknown records,
+    FileNotFoundError."""
     data = files.read_whole(path)
     found: list[Message] = []
     quorum = Quorum()
@@ -202,7 +206,7 @@ def read_snapshot(files: Files, path: str) -> Snapshot:
 
 
 def read_last_contained_log_timestamp_ms(files: Files, path: str) -> int:
-    """What the header says, the rest not being looked at. Raises SnapshotError, FileNotFoundError."""
+    """Read the timestamp in the header and nothing else. Raises SnapshotError, FileNotFoundError."""
     data = files.read_whole(path)
     try:
         for pos, header in walk_batches(data):
@@ -219,25 +223,25 @@ def _header_timestamp_ms(record: Record) -> int:
     return decode(SnapshotHeaderRecord, 0, record.value or b"").last_contained_log_timestamp
 
 
-# --- What a new cluster begins with, as Kafka's format step leaves it in the folder ---------------------------
+# --- The first records of a new cluster, as Kafka's format step leaves them in the folder -------------------
+# They are read if the metadata log is still empty: a folder made by Kafka's `storage format` starts with the
+# levels and credentials given to it. Otherwise they are written before the log. If we stop before we begin
+# the log, Kafka then starts that folder with our levels.
 #
-# It is read where the metadata log says nothing yet: a folder that Kafka's `storage format` made begins with the levels
-# and credentials that it was asked for. Otherwise it is written before the log is, so that Kafka begins with our levels
-# on a folder that we didn't come to begin.
-#
-# Kafka 4.4 keeps it in the log's own directory, in the form of a snapshot of nothing (`BOOTSTRAP_ID`), which is no
-# state of the cluster: its records still have to be appended. Kafka up to 4.3 has `bootstrap.checkpoint` in the folder
-# above, and takes a snapshot 0-0 for the state; a folder at a level of 4.3 is written so, since 4.4 reads both.
-# Source: KafkaRaftClient.maybeFireHandleSnapshot, BootstrapMetadata, Formatter, ActivationRecordsGenerator.
+# Kafka 4.4 keeps them in the log's own directory, in the form of a snapshot of nothing (`BOOTSTRAP_ID`). That
+# isn't a state of the cluster: its records still have to be appended. Kafka up to 4.3 keeps
+# `bootstrap.checkpoint` in the folder above, and takes a snapshot 0-0 for the state. A folder at a level of
+# 4.3 is written that way, since 4.4 reads both. Source: KafkaRaftClient.maybeFireHandleSnapshot,
+# BootstrapMetadata, Formatter, ActivationRecordsGenerator.
 
 
 def bootstrap_records(
     files: Files, log_directory: str, metadata_version: int, least_insync_replicas: int, now_ms: int
 ) -> list[Message]:
-    """The first records of the cluster. Where the folder has none they are those of the level `metadata_version`, and
-    are written there.
+    """Return the first records of the cluster. If the folder has none, write those of the level
+    `metadata_version`.
 
-    Raises MetadataContradictionError, CodecError, OSError for a file that can't be used.
+    Raises MetadataContradictionError, CodecError, OSError if a file can't be used.
     """
     in_log = f"{log_directory}/{BOOTSTRAP_ID.name}{SUFFIX}"
     above = f"{log_directory.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
@@ -263,7 +267,7 @@ def bootstrap_records(
     if METADATA_VERSION not in levels:
         raise MetadataContradictionError(f"{path} has no level of {METADATA_VERSION}")
     if levels.get(ELR_VERSION, 0) > 0:
-        # with eligible leader replicas on, min.insync.replicas is a dynamic config of the cluster (KIP-966)
+        # With eligible leader replicas, min.insync.replicas is a dynamic config of the cluster (KIP-966).
         found = [*found, min_insync_replicas(least_insync_replicas)]
     return found
 
@@ -276,8 +280,10 @@ def write_bootstrap(
     quorum: Quorum,
     now_ms: int,
 ) -> None:
-    """What a new cluster of this level begins with, where its Kafka looks for it; and the voters, where it has any,
-    which Kafka 4.3, too, has in the log's directory."""
+    """Write the first records of a new cluster where the Kafka of this level looks for them.
+
+    Voters, if there are any, go to the log's directory, as with Kafka 4.3.
+    """
     values = [
         encode_metadata_record(record, written_version(type(record), metadata_version))
         for record in beginning
@@ -299,18 +305,18 @@ def _bootstrap(values: Sequence[bytes], quorum: Quorum, contained_ms: int, now_m
     )
 
 
-# --- All of a folder's --------------------------------------------------------------------------------------
+# --- All snapshots of a folder ------------------------------------------------------------------------------
 
 
 class SnapshotPolicy(NamedTuple):
-    """When snapshots are written, and how long they are kept."""
+    """When to write snapshots, and how long to keep them."""
 
     max_bytes_between: int = 20 * 1024 * 1024
     """metadata.log.max.record.bytes.between.snapshots"""
     max_interval_ms: int = 3_600_000
-    """metadata.log.max.snapshot.interval.ms; 0: never by time"""
+    """metadata.log.max.snapshot.interval.ms; 0: not by time"""
     retention_bytes: int = 100 * 1024 * 1024
-    """metadata.max.retention.bytes, of log and snapshots together; negative: no limit"""
+    """metadata.max.retention.bytes, for log and snapshots together; negative: no limit"""
     retention_ms: int = 604_800_000
     """metadata.max.retention.ms; negative: no limit"""
 
@@ -325,11 +331,11 @@ class SnapshotPolicy(NamedTuple):
 
 
 class MetadataSnapshots:
-    """The snapshots beside one metadata log."""
+    """The snapshots beside a metadata log."""
 
     def __init__(self, of_log: PartitionLog, policy: SnapshotPolicy, background: Background) -> None:
         self.ids: list[SnapshotId] = []
-        """Of those on the disk, ascending."""
+        """The ids of those on the disk, ascending."""
         self._log = of_log
         self._files = of_log.files
         self._policy = policy
@@ -337,15 +343,15 @@ class MetadataSnapshots:
         self.is_writing = False
         self._bytes_since = 0
         self._last_ms: int | None = None
-        self._kept: dict[SnapshotId, tuple[int, int]] = {}  # size, last timestamp: read once
+        self._kept: dict[SnapshotId, tuple[int, int]] = {}  # size and last timestamp, read once
 
     # --- start ----------------------------------------------------------------------------------------------
 
     def load(self, now_ms: int) -> Snapshot | None:
-        """The newest snapshot that is whole, None without any; what isn't needed any more is deleted.
+        """Return the newest whole snapshot, or None. Deletes snapshots that aren't needed any more.
 
-        Where the log ends before it (a follower of Kafka's fetched it), the log begins anew at its end. Raises
-        MetadataContradictionError where the log begins above 0 without a snapshot of what is below.
+        If the log ends before the snapshot (a follower of Kafka's fetched it), the log begins anew at its
+        end. Raises MetadataContradictionError if the log begins above 0 without a snapshot of what is below.
         """
         log_start_offset = self._log.log_start_offset
         directory = self._log.directory
@@ -382,9 +388,9 @@ class MetadataSnapshots:
                 return read_snapshot(self._files, path)
             except SnapshotError as error:
                 if self.ids[-1] == BOOTSTRAP_ID and self._log.log_end_offset == 0:
-                    raise MetadataContradictionError(str(error)) from error  # it is all that there is
-                log.warning("a snapshot of the metadata is passed over: %s", error)
-                # aside, else Kafka would take it for the newest and end
+                    raise MetadataContradictionError(str(error)) from error  # there is nothing else
+                log.warning("ignoring a snapshot of the metadata: %s", error)
+                # Moved aside: Kafka would take it for the newest one, and end.
                 self._files.rename(path, path.removesuffix(SUFFIX) + PART_SUFFIX)
                 self.ids.pop()
         return None
@@ -395,17 +401,17 @@ class MetadataSnapshots:
 
     @property
     def path_of_newest(self) -> str:
-        """There has to be one."""
+        """The path of the newest snapshot. There has to be one."""
         return self._path(self.ids[-1])
 
-    # --- for others -----------------------------------------------------------------------------------------
+    # --- reading for other nodes ----------------------------------------------------------------------------
 
     def size_of(self, snapshot_id: SnapshotId) -> int:
-        """In bytes, of one that is there."""
+        """The size in bytes of an existing snapshot."""
         return self._size_and_timestamp(snapshot_id)[0]
 
     def read(self, snapshot_id: SnapshotId, position: int, size: int) -> bytes:
-        """A piece of one that is there."""
+        """Read a piece of an existing snapshot."""
         file = File(self._path(snapshot_id))
         try:
             return self._files.read(file, size, position)
@@ -415,11 +421,11 @@ class MetadataSnapshots:
     # --- writing --------------------------------------------------------------------------------------------
 
     def count(self, size: int) -> None:
-        """So many bytes of the log came behind the newest snapshot."""
+        """Count bytes of the log behind the newest snapshot."""
         self._bytes_since += size
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a snapshot is to be written now, something having been appended."""
+        """True if it is time for a snapshot. Something was appended."""
         if self.is_writing:
             return False
         if self._bytes_since >= self._policy.max_bytes_between:
@@ -428,7 +434,7 @@ class MetadataSnapshots:
         return interval_ms > 0 and self._last_ms is not None and now_ms - self._last_ms >= interval_ms
 
     async def write(self, values: Iterable[bytes], quorum: Quorum, end_offset: int, now_ms: int) -> None:
-        """Begin to write the snapshot of all that is below `end_offset`, where a batch ends; `values` are its
+        """Begin to write a snapshot of everything below `end_offset`, where a batch ends. `values` are its
         records."""
         epoch = self._log.leader_epochs.epoch_for(end_offset - 1)
         snapshot_id = SnapshotId(epoch, end_offset)
@@ -441,11 +447,11 @@ class MetadataSnapshots:
 
         def then(size: int, failure: Exception | None) -> None:
             if failure is not None:
-                log.error("the snapshot %s of the metadata can't be written: %s", path, failure)
+                log.error("can't write the snapshot %s of the metadata: %s", path, failure)
                 return
             log.info("wrote the snapshot %s of the metadata, %d bytes", path, size)
             if end_offset < self._log.log_start_offset:
-                return  # the log has begun anew meanwhile, behind one that was fetched: the next start deletes this one
+                return  # the log has begun anew behind a fetched snapshot: the next start deletes this one
             self.ids.append(snapshot_id)
             self._kept[snapshot_id] = (size, now_ms)
 
@@ -454,20 +460,23 @@ class MetadataSnapshots:
                 values,
                 quorum,
                 epoch=epoch,
-                # what was committed last, was appended just now
+                # the last commit was appended just now
                 last_contained_log_timestamp_ms=now_ms,
                 now_ms=now_ms,
             )
             self._put(path, data, lambda part: None, partial(then, len(data)))
         except BaseException as error:
-            self.is_writing = False  # else no other one would ever be written
+            self.is_writing = False  # otherwise no other one would ever be written
             if not isinstance(error, MemoryError):
                 raise
             log.error("there is too little memory for the snapshot %s of the metadata", path)
 
     def take(self, snapshot_id: SnapshotId, data: bytes) -> Later[Snapshot]:
-        """A snapshot that was fetched is written: what is in it once it is on the disk, or why it isn't: SnapshotError
-        and CodecError, too, where it makes no sense. Then it isn't kept."""
+        """Write a fetched snapshot, and return its contents once it is on the disk.
+
+        The Later fails if that can't be done, with SnapshotError or CodecError if the snapshot is corrupt.
+        Then it isn't kept.
+        """
         taken: Later[Snapshot] = Later()
         found: list[Snapshot] = []
 
@@ -488,12 +497,13 @@ class MetadataSnapshots:
         return taken
 
     def _put(self, path: str, data: bytes, check: Callable[[str], None], then: Then) -> None:
-        """Write it in the background, as a part until it is whole and `check` has looked at it, and tell `then`."""
+        """Write a snapshot in the background, and call `then`. The file is a part until it is whole and
+        passes `check`."""
         part = path.removesuffix(SUFFIX) + PART_SUFFIX
         directory, files = self._log.directory, self._files
 
         def work() -> None:
-            if not files.exists(directory):  # a log that has no batch yet
+            if not files.exists(directory):  # a log without a batch so far
                 files.make_directory(directory)
             files.write_whole(part, data)
             check(part)
@@ -513,17 +523,17 @@ class MetadataSnapshots:
             raise
 
     def begin_with(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """The log begins anew where this snapshot ends, and no other one is needed. Raises KafkaError where the disk
+        """Begin the log anew where this snapshot ends, and remove all others. Raises KafkaError if the disk
         fails."""
         self._log.truncate_fully_and_start_at(snapshot_id.offset, now_ms)
         self._remove([each for each in self.ids if each != snapshot_id])
         self._bytes_since, self._last_ms = 0, now_ms
 
-    # --- giving up ------------------------------------------------------------------------------------------
+    # --- deleting -------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> None:
-        """Give up the oldest snapshots, and the log below those that stay, by size and by age. The newest stays
-        (Kafka: `KafkaRaftLog.maybeClean`, every minute)."""
+        """Delete the oldest snapshots, and the log below those that stay, by size and by age. The newest
+        stays (Kafka: `KafkaRaftLog.maybeClean`, every minute)."""
         limit_bytes, limit_ms = self._policy.retention_bytes, self._policy.retention_ms
         if limit_bytes >= 0:
             total = sum(self._size_and_timestamp(snapshot_id)[0] for snapshot_id in self.ids)
@@ -535,7 +545,7 @@ class MetadataSnapshots:
                 self._begin_at(self.ids[1], now_ms)
 
     def _begin_at(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """Nothing below the snapshot is needed any more: segments that lie wholly below it go."""
+        """Delete older snapshots, and segments that lie wholly below this one."""
         self._log.delete_records_before(snapshot_id.offset)
         self._log.apply_retention(now_ms)
         self._remove([older for older in self.ids if older < snapshot_id])
@@ -549,7 +559,7 @@ class MetadataSnapshots:
             marked.append(deleted)
             self.ids.remove(snapshot_id)
             self._kept.pop(snapshot_id, None)
-            log.info("the snapshot %s of the metadata is given up", path)
+            log.info("deleting the snapshot %s of the metadata", path)
 
         files = self._files
 
@@ -559,7 +569,7 @@ class MetadataSnapshots:
 
         def then(failure: Exception | None) -> None:
             if failure is not None:
-                log.warning("old snapshots of the metadata can't be deleted: %s", failure)
+                log.warning("can't delete old snapshots of the metadata: %s", failure)
 
         if marked:
             self._background(work, then, lane=Lane.DELETING, delay_ms=self._log.config.file_delete_delay_ms)

@@ -1,7 +1,8 @@
-"""Delegation tokens (KIP-48, KIP-373): from what is wanted and the image to records and an answer, or to an error.
+"""Delegation tokens (KIP-48, KIP-373): a request and the image become records and an answer, or an error.
 
-Pure functions (Kafka: `DelegationTokenControlManager`). Times are in ms since 1970, by the controller's clock. A sum
-of times that is too large for an int64 is the largest one; Kafka's overflows where a token is renewed.
+Pure functions (Kafka: `DelegationTokenControlManager`). Times are in ms since 1970, by the controller's
+clock. If a sum of times exceeds an int64, the largest int64 counts; Kafka's overflows when a token is
+renewed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Expired: TypeAlias = tuple[list[Message], ExpireDelegationTokenResponse]
 
 
 def _refusal(image: ClusterImage, settings: TokenSettings | None) -> Error | None:
-    """Of whatever it is."""
+    """Return why no request for tokens can be served, or None."""
     if settings is None:
         return Error.DELEGATION_TOKEN_AUTH_DISABLED
     if image.features.get(METADATA_VERSION, 0) < TOKENS_NEED:
@@ -58,7 +59,7 @@ def created(
     token_id: str,
     now_ms: int,
 ) -> Created:
-    """A token of the owner, which the requester has asked for: with its secret, in the answer alone."""
+    """Create a token of the owner at the requester's wish. Only the answer holds its secret."""
     answer = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -100,8 +101,8 @@ def _record(made: CreateDelegationTokenResponse, renewers: list[str]) -> Delegat
 async def _found(
     image: ClusterImage, settings: TokenSettings | None, secret: bytes
 ) -> DelegationTokenRecord | Error:
-    """The token whose secret that is. Each one's is compared, in constant time, so that nothing is learned of those
-    that are there from how long it takes."""
+    """Find the token with this secret. Every token's secret is compared, in constant time: the duration of
+    the search gives nothing away about existing tokens."""
     refusal = _refusal(image, settings)
     if refusal is not None or settings is None:
         return refusal or Error.DELEGATION_TOKEN_AUTH_DISABLED
@@ -117,7 +118,7 @@ async def _found(
 
 
 def _may_renew(token: DelegationTokenRecord, asks: Principal) -> bool:
-    """Who asked for the token may not, unless it is one of these."""
+    """True for the owner and the renewers. The requester may not, unless it is one of them."""
     return asks in map(principal_of_text, (token.owner, *token.renewers))
 
 
@@ -141,7 +142,7 @@ async def renewed(
     asks: Principal,
     now_ms: int,
 ) -> Renewed:
-    """The token ends later, or sooner, but never behind its maximum."""
+    """Move a token's expiry, later or sooner, but never past its maximum."""
     token = await _found(image, settings, bytes(request.hmac))
     if isinstance(token, Error) or settings is None:
         return [], RenewDelegationTokenResponse(error_code=int(token) if isinstance(token, Error) else 0)
@@ -164,7 +165,8 @@ async def expired(
     asks: Principal,
     now_ms: int,
 ) -> Expired:
-    """The token ends after a while, or at once where that is below 0: then it is removed, even one that has expired."""
+    """Let a token expire after a while. A negative time removes it at once, even if it has already
+    expired."""
     token = await _found(image, settings, bytes(request.hmac))
     if isinstance(token, Error):
         return [], ExpireDelegationTokenResponse(error_code=token)
@@ -180,6 +182,7 @@ async def expired(
 
 
 def is_of(token: DelegationTokenRecord, principals: Iterable[Principal]) -> bool:
-    """Whether one of them is its owner, has asked for it, or may renew it (Kafka: `ownerOrRenewer`)."""
+    """True if one of the principals owns the token, has requested it, or may renew it (Kafka:
+    `ownerOrRenewer`)."""
     known = {*map(principal_of_text, (token.owner, token.requester, *token.renewers))}
     return not known.isdisjoint(principals)

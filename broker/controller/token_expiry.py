@@ -1,4 +1,4 @@
-"""Delegation tokens that have expired are removed by the controller's clock, whether or not there is a secret any more.
+"""Removing expired delegation tokens by the controller's clock, even if there is no secret any more.
 
 Source: Kafka's `DelegationTokenControlManager.sweepExpiredDelegationTokens`.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.controller")
 
 MOST_REMOVED = 1_000
-"""As in Kafka; the rest follows at once."""
+"""The most tokens to remove at a time, as in Kafka. The rest follows at once."""
 
 
 def has_ended(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """In the millisecond that it ends at it still is good."""
+    """True if the token has expired. In the last millisecond it is still valid."""
     return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 
 class TokenExpiry:
-    """Called every `delegation.token.expiry.check.interval.ms`."""
+    """Removes expired tokens. Called every `delegation.token.expiry.check.interval.ms`."""
 
     def __init__(self, metadata: MetadataLog, controller: Controller, clock: Clock) -> None:
         self._metadata = metadata
@@ -43,11 +43,11 @@ class TokenExpiry:
             self._controller.begin(self._remove())
 
     async def _remove(self) -> None:
-        while await self._controller.submit_own(self._decide, log, "tokens can't be removed") is True:
+        while await self._controller.submit_own(self._decide, log, "can't remove expired tokens") is True:
             await turn()
 
     async def _decide(self, image: ClusterImage) -> ControllerResult[bool]:
-        """Whether there may be more."""
+        """Remove expired tokens. The answer is True if there may be more."""
         now_ms = self._now_ms()
         removed: list[Message] = []
         pause = Pause()

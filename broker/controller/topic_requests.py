@@ -1,10 +1,11 @@
-"""Topics as they are asked for: by clients, and by the broker itself where one is used that isn't there.
+"""Creating and deleting topics: for clients, and by the broker itself when someone uses a topic that doesn't
+exist.
 
-Decided by the functions above, brought to the metadata log by the controller. The partitions follow what is committed;
-see `partitions.Partitions.follow`. A topic that is used and isn't there is created once, while any number wait for
-it: the internal ones with settings of their own, all others with the defaults. Source: `AutoTopicCreationManager`,
-whose `inflightTopics` are asked for once. Kafka answers whoever asks meanwhile UNKNOWN_TOPIC_OR_PARTITION; here they
-wait, too.
+The functions below decide, and the controller writes their decisions to the metadata log. Partitions follow
+what is committed; see `partitions.Partitions.follow`. A missing topic that is used is created once, and any
+number of requests wait for it. The internal topics get settings of their own, all others the defaults.
+Source: `AutoTopicCreationManager`, which requests each of its `inflightTopics` once. Kafka answers other
+requests UNKNOWN_TOPIC_OR_PARTITION meanwhile; here they wait, too.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Creating and deleting topics and adding partitions: from a wish and the image to records, or to an error.
+# Creating and deleting topics and adding partitions: a request and the image become records, or an error.
 #
-# Nothing of the metadata is changed here; the placement goes on to the next directory, and the quota of who
-# asks is taken. Either whoever asks names the brokers of each partition, or the placer finds them. The checks
-# stand in Kafka's order, as they were tried on 4.3.1. What is created comes one by one, since nobody has
-# checked how much it is: whoever takes it pauses by the replicas that came. The image has to stay as it is
+# None of this changes the metadata. It does move the placement to the next directory, and takes from the
+# client's quota. Either the request names the brokers of each partition, or the placer finds them. The checks
+# are in Kafka's order, as observed on 4.3.1. Records of partitions come one at a time, since nothing has
+# limited their number yet: the caller pauses according to their replicas. The image must not change
 # meanwhile. Source: `ReplicationControlManager` (createTopic, createPartitions,
 # validateManualPartitionAssignment, buildPartitionRegistration).
 
 
 class TopicDefaults(NamedTuple):
-    """What is meant by −1 (`num.partitions`, `default.replication.factor`)."""
+    """The meaning of −1 (`num.partitions`, `default.replication.factor`)."""
 
     partitions: int
     replication_factor: int
 
 
 class NewPartitions(NamedTuple):
-    """Whose partitions they are, and who decides where they go. The image needn't have the topic yet."""
+    """The topic of new partitions, and what decides where they go. The image may not have the topic yet."""
 
     image: ClusterImage
     topic: str
@@ -62,9 +63,10 @@ class NewPartitions(NamedTuple):
     placer: ReplicaPlacer
 
     def record(self, index: int, replicas: Sequence[int]) -> records.PartitionRecord:
-        """A partition that begins: in sync are those of its replicas that are active, and the first of them leads.
+        """Return the record of a new partition. Its active replicas are in sync, and the first of these
+        leads.
 
-        Raises KafkaError (INVALID_REPLICATION_FACTOR) where none is.
+        Raises KafkaError (INVALID_REPLICATION_FACTOR) if none is active.
         """
         isr = [broker_id for broker_id in replicas if is_active(self.image, broker_id)]
         if not isr:
@@ -88,7 +90,7 @@ class NewPartitions(NamedTuple):
 
 
 def is_active(image: ClusterImage, broker_id: int) -> bool:
-    """Whether there is such a broker, and it can be in sync and lead."""
+    """True if the broker exists and can be in sync and lead."""
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.is_active
 
@@ -96,11 +98,11 @@ def is_active(image: ClusterImage, broker_id: int) -> bool:
 async def partitions_of_new_topic(
     new: NewPartitions, wanted: CreatableTopic, defaults: TopicDefaults, pause: Pause
 ) -> Iterator[records.PartitionRecord]:
-    """By the assignments that are asked for, or else by number and replication factor. The caller has counted them
-    (`check_total`).
+    """Return the partitions of a new topic, by the requested assignments, or by number and replication
+    factor. The caller has checked how many there are (`check_total`).
 
-    Raises KafkaError before it returns, by the first check that fails: INVALID_REQUEST where assignments come with
-    numbers, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    Raises KafkaError before it returns, for the first check that fails: INVALID_REQUEST if assignments come
+    with numbers, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
     if wanted.assignments:
         by_index = await _assigned(new, wanted, pause)
@@ -130,11 +132,11 @@ async def partitions_of_new_topic(
 async def more_partitions_of_topic(
     new: NewPartitions, wanted: CreatePartitionsTopic, take: Callable[[int], None], pause: Pause
 ) -> Iterator[records.PartitionRecord]:
-    """Those that a topic lacks, as many replicas each as its first partition has. `take(number)` is asked where they
-    could be made, and may refuse by a KafkaError.
+    """Return the partitions to add. Each gets as many replicas as the topic's first one. `take(number)` is
+    called when the partitions could be created, and may refuse with a KafkaError.
 
-    Raises KafkaError before it returns, by the first check that fails: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
-    where they would not be more, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    Raises KafkaError before it returns, for the first check that fails: UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_PARTITIONS if they would not be more, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     topic = new.image.topics.get(wanted.name)
     if topic is None:
@@ -174,7 +176,7 @@ def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
 
 
 async def _assigned(new: NewPartitions, wanted: CreatableTopic, pause: Pause) -> dict[int, list[int]]:
-    """The brokers of each partition, by its number."""
+    """Return the brokers of each partition, by its number."""
     if wanted.replication_factor != -1:
         raise KafkaError(
             Error.INVALID_REQUEST, "With a manual partition assignment the replication factor has to be -1."
@@ -206,7 +208,8 @@ async def _assigned(new: NewPartitions, wanted: CreatableTopic, pause: Pause) ->
 async def _check_assignment(
     new: NewPartitions, broker_ids: Sequence[int], replication_factor: int | None, pause: Pause
 ) -> None:
-    """The lowest id that can't be there is named, as by Kafka, which sorts them."""
+    """Raises KafkaError if the assignment is invalid. It names the lowest bad id, as in Kafka, which sorts
+    them."""
     if not broker_ids:
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment has an empty replica list."
@@ -264,12 +267,12 @@ MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_
 
 
 def already_exists(name: str) -> KafkaError:
-    """What whoever wants to create a topic is told where there is one of this name."""
+    """Return the error for creating a topic whose name is taken."""
     return KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def check_new_name(image: ClusterImage, name: str) -> None:
-    """Raises KafkaError where no topic of this name can be created."""
+    """Raises KafkaError if no topic with this name can be created."""
     reason = invalid_name_reason(name)
     if name == METADATA_TOPIC:
         raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
@@ -292,7 +295,7 @@ async def new_topic(
     check_configs: Callable[[Mapping[str, str | None]], None],
     pause: Pause,
 ) -> list[Message]:
-    """The records of a new topic. Raises KafkaError by the first check that fails."""
+    """Return the records of a new topic. Raises KafkaError for the first check that fails."""
     check_new_name(new.image, wanted.name)
     configs = {config.name: config.value for config in wanted.configs}
     check_configs(configs)
@@ -313,7 +316,7 @@ async def new_topic(
 
 
 def check_total(topics: Iterable[CreatableTopic], default_partitions: int) -> None:
-    """How many partitions a request would create is counted before anything is checked. Raises KafkaError
+    """Check how many partitions a request would create, before anything else. Raises KafkaError
     (POLICY_VIOLATION)."""
     total = 0
     for topic in topics:
@@ -332,7 +335,7 @@ def check_total(topics: Iterable[CreatableTopic], default_partitions: int) -> No
 
 
 def check_additional(image: ClusterImage, topics: Iterable[CreatePartitionsTopic]) -> None:
-    """As `check_total`, of partitions that are added; what will be refused anyway doesn't count."""
+    """Like `check_total`, for added partitions. Those that will be refused anyway don't count."""
     total = 0
     for wanted in topics:
         topic = image.topics.get(wanted.name)
@@ -363,7 +366,7 @@ log = logging.getLogger("barnabas.topics")
 
 
 def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
-    """The topic as it would be asked for."""
+    """Return the request that creates this topic."""
     if name == "__consumer_offsets":
         return CreatableTopic(
             name=name,
@@ -414,15 +417,15 @@ def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
     return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
 
 
-# --- Created where they are used ----------------------------------------------------------------------------
+# --- Creating topics when they are used ---------------------------------------------------------------------
 
 
 Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
-"""Each topic with its new id, or with what speaks against it."""
+"""Each topic with its new id, or its error."""
 
 
 class _Creation:
-    """Topics that one decision creates, and who waits for them."""
+    """The topics that one decision creates, and the requests that wait for them."""
 
     __slots__ = ("names", "under_way", "waiters")
 
@@ -433,7 +436,7 @@ class _Creation:
 
 
 class AutoTopicCreation:
-    """Creates what is missing, with the defaults. What can't be created is logged."""
+    """Creates missing topics, with the defaults. Logs what it can't create."""
 
     def __init__(self, config: BrokerConfig, create: Create, controller: Controller) -> None:
         self._config = config
@@ -442,8 +445,10 @@ class AutoTopicCreation:
         self._creations: dict[str, _Creation] = {}
 
     async def create(self, names: Sequence[str]) -> None:
-        """Returns once each of them is decided and committed, or refused. Raises an error of ours. A creation that all
-        have given up and that isn't begun is taken back."""
+        """Return once each topic is committed or refused. Raises errors of our own.
+
+        If all waiting requests are abandoned before the creation begins, it is withdrawn.
+        """
         creations = dict.fromkeys(self._creations[name] for name in names if name in self._creations)
         missing = [name for name in names if name not in self._creations]
         waits_for = [self._waiting(creation) for creation in creations]
@@ -477,7 +482,7 @@ class AutoTopicCreation:
                 outcome = [(topic, outcome) for topic in wanted]
             for topic, result in outcome:
                 if isinstance(result, KafkaError):
-                    if result.error is not Error.TOPIC_ALREADY_EXISTS:  # others may have asked for it
+                    if result.error is not Error.TOPIC_ALREADY_EXISTS:  # another request may have created it
                         log.info("topic %s is not created automatically: %s", topic.name, result)
                 else:
                     log.info("created topic %s automatically", topic.name)
@@ -490,10 +495,10 @@ class AutoTopicCreation:
             for waiter in self._end(creation):
                 waiter.reply(None)
         finally:
-            self._end(creation)  # where it is taken back
+            self._end(creation)  # if it is withdrawn
 
     def _end(self, creation: _Creation) -> Sequence[Later[None]]:
-        """Nothing of it is under way any more. Returns who waited."""
+        """End the creation. Returns the requests that wait for it."""
         for name in creation.names:
             if self._creations.get(name) is creation:
                 del self._creations[name]
@@ -501,24 +506,24 @@ class AutoTopicCreation:
         return waiters
 
 
-# --- Asked for ----------------------------------------------------------------------------------------------
+# --- Creating, extending and deleting topics on request -----------------------------------------------------
 
 T = TypeVar("T")
 
 Deleted: TypeAlias = list[tuple["TopicImage", KafkaError | None]]
-"""Each topic with what kept it from being deleted, or None."""
+"""Each topic with the error that kept it from being deleted, or None."""
 
 Extended: TypeAlias = list[tuple[CreatePartitionsTopic, KafkaError | None]]
-"""Each topic with what speaks against more partitions, or None."""
+"""Each topic with the error that kept it from getting more partitions, or None."""
 
 
 def no_quota(partitions: int) -> None:
-    """Nobody counts."""
+    """Count nothing."""
 
 
 class TopicRequests:
-    """Creates and deletes topics, adds partitions. What is returned is the outcome of each topic, or a KafkaError where
-    the request as a whole is refused."""
+    """Creates and deletes topics, and adds partitions. Returns each topic's outcome, or a KafkaError if the
+    whole request is refused."""
 
     def __init__(
         self,
@@ -528,13 +533,13 @@ class TopicRequests:
         new_topic_id: Callable[[], bytes],
         create_automatically: Create | None = None,
     ) -> None:
-        """`create_automatically` asks the controller, where that is another node."""
+        """`create_automatically` sends the request to another node, if the controller is there."""
         self._controller = controller
         self._config = config
         self._placer = placer
         self._new_topic_id = new_topic_id
         self.create_unasked: Create = create_automatically or self.create
-        """What no client has asked for by name, wherever the controller is."""
+        """Creates topics that no client has asked for by name, wherever the controller is."""
         self.has_room = placer.has_room
         self.auto_create = AutoTopicCreation(config, self.create_unasked, controller).create
 
@@ -545,11 +550,12 @@ class TopicRequests:
         validate_only: bool = False,
         take: TakeQuota = no_quota,
     ) -> Created | KafkaError:
-        """Create those that nothing speaks against, all in one batch.
+        """Create the topics that pass all checks, in one batch.
 
-        Names are checked against what exists: two that collide with each other both pass, as in Kafka. A name that
-        comes again finds the topic that was decided before it: no log that has a topic twice can be read any more. The
-        whole is refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
+        Names are checked against existing topics. As in Kafka, two new names that collide with each other
+        both pass. If a name comes twice, the second one finds that the topic exists: a log with the same
+        topic twice could never be read again. The whole request is refused if it is too large:
+        POLICY_VIOLATION for too many records, UNKNOWN_SERVER_ERROR for too many bytes.
         """
 
         async def decide(image: ClusterImage) -> ControllerResult[Created]:
@@ -602,8 +608,11 @@ class TopicRequests:
         *,
         take: TakeQuota = no_quota,
     ) -> Deleted | KafkaError:
-        """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
-        whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
+        """Delete topics. As in Kafka, those past the bound of a request get UNKNOWN_SERVER_ERROR, and the
+        others are deleted.
+
+        The whole request is refused (UNKNOWN_SERVER_ERROR) if the records have too many bytes.
+        """
 
         async def decide(image: ClusterImage) -> ControllerResult[Deleted]:
             decided: list[Message] = []
@@ -613,7 +622,7 @@ class TopicRequests:
                 if pause.is_due():
                     await turn()
                 try:
-                    if topic.topic_id not in image.topics_by_id:  # deleted, and not committed yet
+                    if topic.topic_id not in image.topics_by_id:  # already deleted, but not committed yet
                         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
                     take(len(topic.partitions))
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
@@ -635,9 +644,12 @@ class TopicRequests:
         validate_only: bool = False,
         take: TakeQuota = no_quota,
     ) -> Extended | KafkaError:
-        """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
-        past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
-        for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
+        """Add partitions.
+
+        Kafka's controller limits the records of a request. It answers UNKNOWN_SERVER_ERROR to the topic that
+        exceeds the limit, but creates its partitions up to there. So do we. The whole request is refused with
+        POLICY_VIOLATION if it names more topics than that, and with UNKNOWN_SERVER_ERROR if the records have
+        too many bytes.
         """
 
         async def decide(image: ClusterImage) -> ControllerResult[Extended]:
@@ -681,7 +693,8 @@ class TopicRequests:
     def _result(
         self, image: ClusterImage, decided: Sequence[Message], answer: Callable[[KafkaError | None], T]
     ) -> ControllerResult[T]:
-        """New partitions are where they were wished for, if anybody did: what is created later goes where it falls."""
+        """Return the result. New partitions are in the directories named for them, so these names are
+        forgotten: a later topic gets any directory."""
 
         def answered(error: KafkaError | None) -> T:
             if error is None:

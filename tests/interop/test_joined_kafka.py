@@ -137,7 +137,7 @@ async def test_a_broker_of_another_cluster_is_told_that_it_is(kafka: ApacheKafka
     settings["controller.quorum.bootstrap.servers"] = str(server).partition("@")[2]
     with pytest.raises(StartError) as refused:
         await started(tmp_path / "theirs", *(f"{name}={value}" for name, value in settings.items()))
-    assert f"of another cluster than {cluster_id}" in str(refused.value)
+    assert f"belongs to another cluster than {cluster_id}" in str(refused.value)
     assert "INCONSISTENT_CLUSTER_ID" in str(refused.value)
 
 

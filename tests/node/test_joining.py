@@ -102,5 +102,6 @@ async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
                 f"controller.quorum.bootstrap.servers={other.endpoints.bootstrap}",
             )
     assert str(refused.value) == (
-        f"the cluster can't be joined: the controller has node.id={NODE}, as this broker does, which needs another one"
+        f"the cluster can't be joined: the controller has the same node.id={NODE} as this broker, "
+        "which needs another one"
     )

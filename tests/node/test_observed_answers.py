@@ -20,7 +20,7 @@ def test_who_is_no_controller_is_told_apart(tmp_path: Path) -> None:
         topic_id=METADATA_TOPIC_ID, partitions=[PartitionData(error_code=Error.UNKNOWN_TOPIC_ID)]
     )
     assert observer.answered(FetchResponse(responses=[of_topic])) is AfterAnswer.BACK_OFF
-    assert observer.complaint == "who is asked for the metadata is no controller: UNKNOWN_TOPIC_ID"
+    assert observer.complaint == "the node asked for the metadata isn't a controller: UNKNOWN_TOPIC_ID"
 
 
 def test_what_is_applied_in_one_turn_is_bounded(tmp_path: Path) -> None:
