@@ -1,7 +1,7 @@
-"""Appending what producers send to the partitions that are led here (Kafka: `ReplicaManager.appendRecords`,
+"""Appending producers' batches to the partitions that this node leads (Kafka: `ReplicaManager.appendRecords`,
 `Partition.appendRecordsToLeader`).
 
-A batch is checked, patched and written where it was received, without an object per record.
+A batch is checked, patched and written in the buffer that received it, without an object for each record.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from storage.producer_state import VerificationGuard
 
 Key = tuple[str | bytes, int]
-"""A partition as the request names it: by the topic's name or its id, and its number."""
+"""A partition as the request names it: by its topic's name or id, and its number."""
 
 Batches = dict[Key, tuple["Partition", memoryview]]
 Answers = dict[Key, PartitionProduceResponse]
 Checked = CheckedBatch | KafkaError
-"""A batch fit to be stored, or what is wrong with it."""
+"""A batch that is ready to be stored, or the error in it."""
 
 MANY_BATCHES = 2
-"""More may be too much for one turn of the loop: to check each is up to `validation_budget.LITTLE`, and the files of
-each segment that rolls take a millisecond to make."""
+"""More batches may take too long for one turn of the loop: each check takes up to `validation_budget.LITTLE`,
+and creating the files of a new segment takes a millisecond."""
 
 NOTHING: Batches = {}
 
 ALL_IN_SYNC = -1
 VALID_ACKS = (ALL_IN_SYNC, 0, 1)
 
-# Found out beside the log, the answer of these errors tells where it starts.
+# For these errors, which the log itself raises, the answer includes the log start offset.
 _TOLD_WITH_LOG_START = frozenset(
     {
         Error.UNKNOWN_SERVER_ERROR,
@@ -55,7 +55,7 @@ _TOLD_WITH_LOG_START = frozenset(
 
 
 class Appends:
-    """The appends of one request: their answers so far, and what these have to wait for."""
+    """The appends of one request: the answers so far, and what they wait for."""
 
     __slots__ = ("_acks", "_are_many", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
 
@@ -66,15 +66,19 @@ class Appends:
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
         self.left: Batches = {}
-        """What takes too long to check in passing, and waits for `checking` and `append_checked`."""
+        """Batches that take too long to check in passing. They wait for `checking` and `append_checked`."""
         self.are_done = True
-        """Whether all were appended, and are to be acknowledged at once."""
+        """True if all were appended and can be acknowledged at once."""
 
     def append(
         self, batches: Batches, clock: Clock, guards: Mapping[Partition, VerificationGuard]
     ) -> Batches:
-        """Append them; of many, as many as one turn of the loop has time for, and the first one in any case. Returns
-        the rest. `guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
+        """Append batches, and return those that are left. If there are many, one turn of the loop appends the
+        first one and as many more as it has time for.
+
+        `guards` hold the guards with which the transaction coordinator was asked; appends show them to the
+        log.
+        """
         now_ms = clock.time_ns() // 1_000_000
         if len(batches) > MANY_BATCHES:
             self._are_many = True
@@ -100,7 +104,7 @@ class Appends:
     def append_checked(
         self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]
     ) -> None:
-        """Append one that was left: what was found out beside the loop holds, all else is as it is by now."""
+        """Append a batch that was left. The check's result holds; everything else is read anew."""
         partition, batch = self.left[key]
         guard = guards.get(partition) if guards else None
         self.answers[key] = self._append(partition, batch, now_ms, guard, checked)
@@ -113,7 +117,7 @@ class Appends:
         guard: VerificationGuard | None,
         checked: Checked | None = None,
     ) -> PartitionProduceResponse:
-        """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
+        """Check one batch and append it. Any error becomes the partition's answer."""
         leader = partition.role
         if leader.__class__ is not Leader:
             return self._refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
@@ -170,10 +174,10 @@ class Appends:
 def checking(
     partition: Partition, batch: memoryview, now_ms: int, effort: Effort, unpacked: Unpacked | None = None
 ) -> Callable[[], Checked | None]:
-    """What checks the batch by what is known now, and looks at nothing else; it gives None where that takes more than
-    the effort. `unpacked` is told what it unpacks to.
+    """Return a function that checks the batch by the present settings and reads nothing else.
 
-    What is wrong with the batch is given without the frames that hold the batch and all that it unpacked to.
+    It returns None if the check takes more than `effort`. `unpacked` receives the uncompressed batch. Errors
+    are returned without the frames that hold the batch and its uncompressed form.
     """
     rules, topic, index = partition.topic.rules, partition.topic.name, partition.index
 
@@ -191,7 +195,7 @@ def checking(
 def refused(
     index: int, error: Error, message: str | None = None, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
-    """The answer for a partition of which nothing was appended."""
+    """Return the answer for a partition to which nothing was appended."""
     return PartitionProduceResponse(
         index=index,
         error_code=error,
@@ -202,11 +206,12 @@ def refused(
     )
 
 
-# --- until an append is acknowledged (Kafka: `DelayedProduce`) --------------------------------------------------
+# --- Waiting until an append is acknowledged (Kafka: `DelayedProduce`) --------------------------------------
 
 
 class AwaitedAppend:
-    """One partition's part of it: what ends at `end_offset` was appended, and isn't to be acknowledged yet."""
+    """One partition's part of the wait: what ends at `end_offset` was appended, but can't be acknowledged
+    yet."""
 
     __slots__ = (
         "_done",
@@ -228,13 +233,13 @@ class AwaitedAppend:
         commits: bool,
         flushes: bool,
     ) -> None:
-        """`commits`, `flushes`: what it waits for."""
+        """`commits` and `flushes` say what it waits for."""
         self.answer = answer
         self.end_offset = end_offset
         self.commits = commits
         self._flushes = flushes
         self._leader = leader
-        self._log: PartitionLog = leader.log  # the one that was appended to, wherever the partition is moved
+        self._log: PartitionLog = leader.log  # the one appended to, even if the partition moves
         self._waiter: CommitWaiter | None = None
         self._done: Callable[[], None] | None = None
 
@@ -243,16 +248,16 @@ class AwaitedAppend:
         return not self.commits and not self._flushes
 
     def start(self, done: Callable[[], None]) -> None:
-        """`done` is called once nothing is waited for any more."""
+        """Call `done` once nothing is left to wait for."""
         self._done = done
         if self._flushes:
             self._log.when_flushed(self.end_offset, self._flushed)
         if self.commits:
             self._waiter = self._leader.when_committed(self.end_offset, self._committed)
-        self._tell_if_over()  # its time may have been over before
+        self._tell_if_over()  # it may have expired before
 
     def expire(self) -> None:
-        """It took too long: the records stay, and may still be committed."""
+        """Stop waiting: it took too long. The records stay, and may still be committed."""
         if self.commits:
             self._stop_waiting()
             if self.answer.error_code == Error.NONE:
@@ -282,7 +287,7 @@ class AwaitedAppend:
     def _flushed(self, failure: Exception | None) -> None:
         self._flushes = False
         answer = self.answer
-        if failure is not None:  # as in Kafka, where a sync is part of the append
+        if failure is not None:  # as in Kafka, where the append includes the sync
             answer.error_code = answer.error_code or Error.KAFKA_STORAGE_ERROR
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
         self._tell_if_over()

@@ -1,4 +1,5 @@
-"""Who leads a partition, for clients that asked the wrong node (KIP-951; Kafka: `KafkaApis.getCurrentLeader`)."""
+"""The leader of a partition, for clients that asked the wrong node (KIP-951; Kafka:
+`KafkaApis.getCurrentLeader`)."""
 
 from __future__ import annotations
 
@@ -13,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
+    """A partition's leader and leader epoch."""
 
     leader_id: int
     leader_epoch: int
 
 
 class CurrentLeaders:
-    """What the partition here says of its leader, else what the metadata does."""
+    """Finds leaders, in the partition on this node if there is one, otherwise in the metadata."""
 
     def __init__(self, partitions: Partitions, image: ClusterImage) -> None:
         self._partitions = partitions
         self._image = image
 
     def of_topic_id(self, topic_id: bytes, index: int) -> CurrentLeader:
-        """As `of`."""
+        """Like `of`, by the topic's id."""
         topic = self._image.topics_by_id.get(topic_id)
         return CurrentLeader(NO_LEADER, NO_LEADER_EPOCH) if topic is None else self.of(topic.name, index)
 
     def of(self, topic: str, index: int) -> CurrentLeader:
-        """NO_LEADER and NO_LEADER_EPOCH of a partition that nobody knows."""
+        """Return the leader. NO_LEADER and NO_LEADER_EPOCH for an unknown partition."""
         partition = self._partitions.find(topic, index)
         if partition is not None:
             return CurrentLeader(partition.leader_id, partition.leader_epoch)
@@ -43,5 +44,5 @@ class CurrentLeaders:
         return CurrentLeader(described.leader, described.leader_epoch)
 
     def node(self, node_id: int, listener_name: str) -> BrokerNode | None:
-        """None where the node isn't alive, or isn't advertised to clients of the listener."""
+        """Return the node's address, or None if it isn't alive or doesn't advertise the listener."""
         return alive_node(self._image, node_id, listener_name)

@@ -1,12 +1,14 @@
-"""What a Fetch names, and incremental fetch sessions (KIP-227; Kafka: `FetchSession`, `FetchSessionCache`).
+"""The partitions in a Fetch, and incremental fetch sessions (KIP-227; Kafka: `FetchSession`,
+`FetchSessionCache`).
 
-A session remembers what a consumer fetches, so that a request names only what changed and an answer lists only what
-is news. Its state changes in exactly two places: `begin` takes over what the request says, `finish` what the answer
-tells. A request with a wrong epoch changes nothing.
+A session remembers what a consumer fetches. So a request names only changes, and an answer lists only news. A
+session's state changes in exactly two places: `begin` applies the request, `finish` applies the answer. A
+request with a wrong epoch changes nothing.
 
-Of many partitions both go in turns of the loop. What such a request says is put together beside the session, and taken
-over in one turn, the last: a client that hangs up before has changed nothing. What an answer tells is taken over as it
-is told; who hangs up during that begins anew, with a full request, since it doesn't know what it missed.
+With many partitions, both work in turns of the loop. `begin` prepares the changes beside the session, and
+applies them all in the last turn: if the client hangs up earlier, nothing has changed. `finish` applies the
+answer piece by piece. A client that hangs up meanwhile starts afresh with a full request, since it doesn't
+know what it missed.
 """
 
 from __future__ import annotations
@@ -23,16 +25,14 @@ from protocol.waiting import turn
 if TYPE_CHECKING:
     from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
 
-SHARDS = (
-    8  # FetchSession.NUM_CACHE_SHARDS: slots are divided among them, so fewer than 8 slots make no session
-)
+SHARDS = 8  # FetchSession.NUM_CACHE_SHARDS: they share the slots, so fewer than 8 slots allow no session
 EVICTION_MS = 120_000  # FetchSession: min.incremental.fetch.session.eviction.ms
 MAX_SESSION_ID = 2**31 - 1
 MAX_SESSION_EPOCH = 2**31 - 1
 
 MOST_SESSION_PARTITIONS = 250_000
-"""Of all sessions together, whether there are such partitions or not: 60 to 140 MB, by the
-length of names where each partition is of another topic."""
+"""The most partitions of all sessions together, existing ones or not. They take 60 to 140 MB, depending on
+the length of names, if each partition belongs to another topic."""
 
 NO_SESSION = 0
 INITIAL_SESSION_EPOCH = 0
@@ -41,20 +41,20 @@ FINAL_SESSION_EPOCH = -1
 Answered = list[tuple["FetchTarget", "PartitionData"]]
 
 
-# --- what a request names
+# --- the partitions in a request ----------------------------------------------------------------------------
 
-# A partition is known by what the request names it by: (topic name, index) or (topic id, index).
+# The partition as the request names it: (topic name, index) or (topic id, index).
 Key = tuple[str | bytes, int]
 
 T = TypeVar("T")
 ByTopic = Sequence[tuple[str | bytes, Sequence[T]]]
-"""What a request names, by topics."""
+"""Items of a request, grouped by topic."""
 
 Wanted = ByTopic["FetchPartition"]
 
 
 class FetchTarget:
-    """One partition that is fetched: what the client wants, and what it was last told of it."""
+    """One fetched partition: what the client wants, and what the last answer said."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -71,7 +71,7 @@ class FetchTarget:
 
     def __init__(self, topic: str | bytes, wanted: FetchPartition) -> None:
         self.topic = topic
-        self.topic_name = topic if isinstance(topic, str) else ""  # of a topic id once it is known
+        self.topic_name = topic if isinstance(topic, str) else ""  # for a topic id, set once it is known
         self.index = wanted.partition
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
@@ -93,7 +93,7 @@ class FetchTarget:
         self.log_start_offset = wanted.log_start_offset
 
     def updated(self, wanted: FetchPartition) -> FetchTarget:
-        """As this one, with what is wanted of it now."""
+        """Return a copy of this target that wants what the request says now."""
         target = FetchTarget(self.topic, wanted)
         target.topic_name = self.topic_name
         target.told_high_watermark = self.told_high_watermark
@@ -101,9 +101,12 @@ class FetchTarget:
         return target
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Whether the client doesn't know yet what the answer says, or has to act on it (Kafka:
-        `CachedPartition.maybeUpdateResponseData`). What an answer doesn't wait for more is news, or its reader asks
-        for the same again at once, and never learns why."""
+        """True if the client doesn't know yet what the answer says, or has to act on it (Kafka:
+        `CachedPartition.maybeUpdateResponseData`).
+
+        Everything that ends a fetch's wait has to be news. Otherwise the reader would ask for the same at
+        once, and never learn why.
+        """
         return (
             bool(answer.records)
             or answer.diverging_epoch is not None
@@ -114,7 +117,8 @@ class FetchTarget:
         )
 
     def tell(self, answer: PartitionData) -> bool:
-        """Remember what the answer says; whether it is news. After an error a partition is news once more."""
+        """Remember what the answer says. Returns True if it is news. After an error, the next answer is news
+        again."""
         news = self.is_news(answer)
         self.told_high_watermark = -1 if answer.error_code != 0 else answer.high_watermark
         self.told_log_start_offset = answer.log_start_offset
@@ -122,10 +126,10 @@ class FetchTarget:
 
 
 def take_wanted(targets: dict[Key, FetchTarget], wanted: Wanted, *, of_session: bool = False) -> bool:
-    """Take over what is wanted. Of one listed twice the last entry counts, at the place of the first.
+    """Apply the wanted partitions. If one is listed twice, the last entry counts, in the place of the first.
 
-    `of_session`: the targets that are there are a session's, which isn't to be changed yet. Returns whether a session
-    may be kept of it.
+    With `of_session`, the existing targets belong to a session that must not change yet. Returns True if a
+    session may hold the targets.
     """
     fits = True
     for topic, partitions in wanted:
@@ -149,7 +153,7 @@ def drop_forgotten(targets: dict[Key, FetchTarget], forgotten: ByTopic[int]) -> 
 
 
 def _are_many(wanted: Wanted, forgotten: Sequence[ForgottenTopic]) -> bool:
-    """Whether more is named than one turn takes over."""
+    """True if the request names more than one turn can handle."""
     named = len(wanted) + len(forgotten)
     for _, partitions in wanted:
         named += len(partitions)
@@ -159,7 +163,7 @@ def _are_many(wanted: Wanted, forgotten: Sequence[ForgottenTopic]) -> bool:
 
 
 def parts_of(named: ByTopic[T]) -> Iterator[ByTopic[T]]:
-    """As much of it as one turn takes over."""
+    """Return the items in parts that one turn can handle."""
     some: list[tuple[str | bytes, Sequence[T]]] = []
     room = PER_TURN
     for topic, partitions in named:
@@ -176,7 +180,7 @@ def parts_of(named: ByTopic[T]) -> Iterator[ByTopic[T]]:
 
 
 class Session:
-    """A fetch session: its partitions in the order in which they are read."""
+    """A fetch session. Its partitions are in the order of reading."""
 
     __slots__ = ("by_id", "counted", "created_ms", "epoch", "last_used_ms", "session_id", "targets")
 
@@ -184,14 +188,14 @@ class Session:
         self.session_id = session_id
         self.by_id = by_id
         self.targets = targets
-        self.counted = len(targets)  # among the partitions of all sessions
+        self.counted = len(targets)  # counted among the partitions of all sessions
         self.epoch = 1
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
 
 class FetchPlan:
-    """What one request fetches, and what becomes of its session."""
+    """What a request fetches, and the session it belongs to."""
 
     __slots__ = ("by_id", "error", "of_new_session", "session", "targets")
 
@@ -207,23 +211,24 @@ class FetchPlan:
         self.targets = targets
         self.by_id = by_id
         self.of_new_session = of_new_session
-        """The same targets, where a session is to be made of them."""
+        """The same targets, if a session should be created for them."""
         self.session = session
         self.error = error
 
 
 class FetchSessions:
-    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots` and by their partitions."""
+    """The sessions of a broker. `max.incremental.fetch.session.cache.slots` and the number of partitions
+    limit them."""
 
     def __init__(self, slots: int, random_id: Callable[[int, int], int]) -> None:
         """`random_id(low, high)` draws an int of [low, high)."""
         self._slots_per_shard = slots // SHARDS
         self._shards: list[dict[int, Session]] = [{} for _ in range(SHARDS)]
-        self._range = MAX_SESSION_ID // SHARDS + 1  # of ids of a shard: each id has one
+        self._range = MAX_SESSION_ID // SHARDS + 1  # how many ids each shard has
         self._random_id = random_id
         self._next_shard = 0
         self._partitions = 0
-        """Of all sessions."""
+        """The partitions of all sessions."""
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
@@ -238,9 +243,9 @@ class FetchSessions:
         forgotten: Sequence[ForgottenTopic],
         now_ms: Callable[[], int],
     ) -> FetchPlan:
-        """Take over what a request says. An error of the plan is the whole answer."""
+        """Apply a request. If the plan has an error, that is the whole answer."""
         is_full = session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
-        has_one = len(wanted) == 1 and len(wanted[0][1]) == 1 and not forgotten  # as most have
+        has_one = len(wanted) == 1 and len(wanted[0][1]) == 1 and not forgotten  # as most requests do
         is_long = not has_one and _are_many(wanted, forgotten)
         session = None
         targets: dict[Key, FetchTarget] = {}
@@ -270,7 +275,7 @@ class FetchSessions:
                     await turn()
         if is_long:
             now = self._get(session_id)
-            if now is not session or now.epoch != session_epoch:  # another request was here meanwhile
+            if now is not session or now.epoch != session_epoch:  # another request came meanwhile
                 error = (
                     Error.FETCH_SESSION_ID_NOT_FOUND if now is not session else _refusal(now, session_epoch)
                 )
@@ -279,7 +284,7 @@ class FetchSessions:
         return self._go_on(session, fits, now_ms())
 
     def _go_on(self, session: Session, fits: bool, now_ms: int) -> FetchPlan:
-        """With a session that has taken over what a request says."""
+        """Continue a session that has applied a request."""
         targets = session.targets
         self._partitions += len(targets) - session.counted
         session.counted = len(targets)
@@ -299,7 +304,7 @@ class FetchSessions:
     async def finish(
         self, plan: FetchPlan, answers: Answered, now_ms: Callable[[], int]
     ) -> tuple[int, Answered]:
-        """The session id to answer with, and the partitions that the answer lists."""
+        """Return the session id for the answer, and the partitions that the answer lists."""
         session = plan.session
         if session is None and plan.of_new_session is None:
             return NO_SESSION, answers
@@ -310,7 +315,7 @@ class FetchSessions:
                     continue
                 news.append((target, answer))
                 if answer.records and (key := target.key) in session.targets:
-                    # read last next time, so that none starves behind a busy one
+                    # read last next time, so that a busy partition doesn't starve others
                     session.targets[key] = session.targets.pop(key)
             if len(some) == PER_TURN:
                 await turn()
@@ -355,8 +360,8 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, wanted: int, size: int, now_ms: int, kept: Session | None = None) -> bool:
-        """For so many more partitions of a session of this size: by the rules for a shard that is full, over all of
-        them. None has to go where that isn't enough."""
+        """Make room for so many more partitions of a session of this size. Evicts as a full shard would, but
+        over all shards. Evicts nothing if that wouldn't be enough."""
         sessions = [each for shard in self._shards for each in shard.values() if each is not kept]
         excess = self._partitions + wanted - MOST_SESSION_PARTITIONS
         evicted = []
@@ -373,7 +378,8 @@ class FetchSessions:
 
 
 def _refusal(session: Session | None, session_epoch: int) -> Error:
-    """What is wrong with a request of a session, which is there with another epoch or names topics otherwise."""
+    """Return what is wrong with a request: its session is missing, has another epoch, or names topics the
+    other way."""
     if session is None:
         return Error.FETCH_SESSION_ID_NOT_FOUND
     if session.epoch != session_epoch:
@@ -382,8 +388,8 @@ def _refusal(session: Session | None, session_epoch: int) -> Error:
 
 
 def _evictable(sessions: list[Session], new_size: int, now_ms: int) -> Iterator[Session]:
-    """Who may go, one after the other, where there is no room: the longest unused while they are stale, then old ones
-    with no more partitions than the new one, the smallest first."""
+    """Return the sessions that may be evicted, in order: stale ones, longest unused first; then old ones with
+    no more partitions than the new one, smallest first."""
     stale = [each for each in sessions if now_ms - each.last_used_ms > EVICTION_MS]
     yield from sorted(stale, key=lambda each: each.last_used_ms)
     old = [

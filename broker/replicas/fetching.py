@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.fetch")
 
-# --- By which settings a follower fetches ---------------------------------------------------------------------
+# --- The settings of followers' fetches ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FetchSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> FetchSettings:
-        """Those of a start: none of them can be altered."""
+        """The settings at the start. They can't be altered at run time."""
         return cls(
             wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
             min_bytes=config.get_int("replica.fetch.min.bytes"),
@@ -62,14 +62,14 @@ class FetchSettings:
         )
 
 
-# --- What a reader of committed records is told of those that were aborted ------------------------------------
+# --- Aborted transactions, for readers of committed records -------------------------------------------------
 
 
 def aborted_in(
     log: PartitionLog, offset: int, read: ReadResult, upper_bound: int
 ) -> list[AbortedTransaction] | None:
-    """Of what was read from the offset on. None while that isn't known: nothing of it is for the reader then, who comes
-    again."""
+    """Return the aborted transactions in what was read from `offset` on. None while they aren't known: then
+    the reader gets nothing of it, and comes again."""
     try:
         found = log.aborted_transactions(offset, read, upper_bound)
     except IndexInTheMakingError:
@@ -83,21 +83,21 @@ def aborted_in(
 
 Results = list[tuple["FetchTarget", PartitionData]]
 
-CONSUMER = -1  # as the id of the replica that fetches
+CONSUMER = -1  # the replica id of consumers
 READ_UNCOMMITTED = 0  # IsolationLevel
 READ_COMMITTED = 1
 MOST_READ_AT_ONCE = 256 * 1024
-"""What an answer holds of records until its client takes it; all others stay in their files."""
+"""The records that an answer holds in memory. All others stay in their files until the client takes them."""
 MOST_ABORTED = 5_000
-"""Markers of aborts that lie in what one answer gives. Where there are more, a reader of committed records is given
-fewer records, and comes again: the list of the transactions is made and encoded in one turn of the loop."""
-ABORTED_OF_EACH = 50  # of each partition at least
-PARTITION_AT_ONCE_BYTES = 64 * 1024  # of one partition that has no more
+"""The most abort markers in the range of one answer. With more, a reader of committed records gets fewer
+records and comes again: one turn of the loop makes and encodes the list."""
+ABORTED_OF_EACH = 50  # of each partition, at least
+PARTITION_AT_ONCE_BYTES = 64 * 1024  # at most, from one partition
 FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica
 
 
 class FetchParameters:
-    """What holds for all partitions of one Fetch (Kafka: `FetchParams`)."""
+    """The parameters of a Fetch that hold for all its partitions (Kafka: `FetchParams`)."""
 
     __slots__ = (
         "by_id",
@@ -126,12 +126,12 @@ class FetchParameters:
         selector: RackAwareReplicaSelector | None = None,
         leader_quota: ReplicationQuota | None = None,
     ) -> None:
-        """`selector`: who may be a better one to read from, where the consumer says its rack. `leader_quota`: what
-        throttles replication here; of a follower's fetch alone."""
+        """`selector` finds a better replica to read from, for consumers that name their rack. `leader_quota`
+        throttles replication, so only followers' fetches have it."""
         self.by_id = api_version >= 13
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
-        """The broker epoch of the follower, as far as it says one (from version 15 on)."""
+        """The follower's broker epoch, if the request has one (from version 15 on)."""
         self.from_follower = replica_id >= 0
         self.leader_quota = leader_quota
         self.only_leader = self.from_follower or (
@@ -144,14 +144,15 @@ class FetchParameters:
         self.selector = selector
 
     def bound(self, partition: Partition) -> int:
-        """The offset below which may be read: a follower takes what isn't committed yet, and nothing for now where it
-        is throttled."""
+        """The offset up to which the partition may be read. A follower may also read what isn't committed,
+        but nothing while it is throttled."""
         if self.from_follower:
             return 0 if self._throttles(partition) else partition.log.log_end_offset
         return partition.log.last_stable_offset if self.read_committed else partition.log.high_watermark
 
     def _throttles(self, partition: Partition) -> bool:
-        """Who is in sync stays so (Kafka: `ReplicaManager.shouldLeaderThrottle`)."""
+        """True if the quota throttles this fetch. Replicas in sync aren't throttled, so they stay in sync
+        (Kafka: `ReplicaManager.shouldLeaderThrottle`)."""
         quota, role = self.leader_quota, partition.role
         return (
             quota is not None
@@ -162,11 +163,11 @@ class FetchParameters:
 
 
 class Reading:
-    """What is read of the partitions of one fetch: an answer for each, and whether the fetch may wait for more.
+    """The reading for one fetch: an answer for each partition, and whether the fetch may wait for more.
 
-    `found` are those of the cluster, as it was known at first sight. None is one that isn't here: nothing waits then,
-    and so only those that are here keep a fetch waiting. What is unknown, or isn't for this client to read, is answered
-    behind the others, ids before partitions, as in Kafka.
+    `found` holds the partitions that existed at first sight. None stands for one that isn't on this node;
+    then the fetch doesn't wait, so all partitions of a waiting fetch are here. As in Kafka, unknown and
+    forbidden partitions come last in the answer, unknown ids before partitions.
     """
 
     __slots__ = (
@@ -191,7 +192,7 @@ class Reading:
         parameters: FetchParameters,
         may_read: Callable[[str], bool] | None = None,
     ) -> None:
-        """`may_read(topic)` is asked once for each topic; without it all may be read."""
+        """`may_read(topic)` is called once for each topic. Without it, everything may be read."""
         self._partitions = partitions
         self.parameters = parameters
         self._may_read = may_read
@@ -203,12 +204,12 @@ class Reading:
 
     @property
     def results(self) -> Results:
-        """Of all that was read, and refused."""
+        """All results, including refusals."""
         return self.answers + self.unknown_ids + self.refused
 
     @property
     def may_wait(self) -> bool:
-        """Whether the answer is to wait for more: it has time, and nothing is to be said yet."""
+        """True if the fetch should wait for more: it has time left, and there is nothing to say yet."""
         parameters = self.parameters
         return (
             not self.must_answer
@@ -218,14 +219,14 @@ class Reading:
         )
 
     def read(self, targets: Sequence[FetchTarget]) -> None:
-        """Read these, behind what was read before."""
+        """Read these partitions, after those read before."""
         partitions, by_id = self._partitions, self.parameters.by_id
         may_read, readable = self._may_read, self._readable
         begin = len(self.found)
         for target in targets:
             topic = target.topic_name
             if by_id and not topic:
-                # A session remembers the name, also when the topic is gone, as Kafka's do.
+                # As in Kafka, a session remembers the name even after the topic is deleted.
                 of_id = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
                 if of_id is None:
                     self.unknown_ids.append((target, refusal(target, Error.UNKNOWN_TOPIC_ID)))
@@ -248,7 +249,7 @@ class Reading:
             self._learn_positions(begin)
 
     def forget(self) -> None:
-        """The fetch waits, and will read anew: what was read needn't be held so long."""
+        """Forget what was read: the fetch waits, and will read anew."""
         self.bytes_read = 0
         self.must_answer = False
         self._left = self.parameters.max_bytes
@@ -257,13 +258,13 @@ class Reading:
         self.answers: Results = []
 
     def read_anew(self, found: Sequence[tuple[FetchTarget, Partition | None]]) -> None:
-        """Read these of what was found, as they are now."""
+        """Read some of the found partitions again."""
         for target, _ in found:
             partition = self._partitions.find(target.topic_name, target.index)
             self.answers.append((target, self._read(partition, target)))
 
     def _learn_positions(self, begin: int) -> None:
-        """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
+        """Learn a follower's position from its request (Kafka: `Partition.updateFollowerFetchState`)."""
         follower, epoch = self.parameters.replica_id, self.parameters.replica_epoch
         for number in range(begin, len(self.found)):
             target, partition = self.found[number]
@@ -280,18 +281,18 @@ class Reading:
                 self.answers[number] = (target, _failed(target, error.error))
 
     def _read(self, partition: Partition | None, target: FetchTarget) -> PartitionData:
-        """The answer for one partition; whatever is wrong with it becomes that."""
+        """Return the answer for one partition. Any error becomes the answer."""
         parameters = self.parameters
         records: bytes | list[bytes | FileRange] = b""
         aborted: list[AbortedTransaction] | None = None
         diverging = None
         try:
-            # 1. It is here, as the reader knows it, and for this reader.
-            if partition is None:  # elsewhere, deleted while the fetch waited, or its disk failed
+            # 1. Check that the partition is here, and that this reader may have it.
+            if partition is None:  # on another node, deleted meanwhile, or its disk failed
                 raise KafkaError(self._partitions.missing(target.topic_name, target.index))
             if parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
-            if target.current_leader_epoch >= 0:  # else it says none
+            if target.current_leader_epoch >= 0:  # otherwise the request has none
                 partition.check_leader_epoch(target.current_leader_epoch)
             if parameters.only_leader:
                 role = partition.role
@@ -300,12 +301,12 @@ class Reading:
                 if parameters.from_follower and not role.has_replica(parameters.replica_id):
                     raise _not_its_follower(target)
             log, offset = partition.log, target.fetch_offset
-            # 2. Another replica is a better one to read from.
+            # 2. Send the reader to a better replica.
             if parameters.selector is not None:
                 elsewhere = self._elsewhere(parameters.selector, partition, target)
                 if elsewhere is not None:
                     return elsewhere
-            # 3. The reader's log and this one are the same up to there.
+            # 3. Check that the reader's log agrees with this one up to the offset.
             if target.last_fetched_epoch >= 0:
                 diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
             stable_offset = log.last_stable_offset
@@ -314,7 +315,7 @@ class Reading:
             if diverging is not None:
                 self.must_answer = True
             else:
-                # 4. The records.
+                # 4. Read the records.
                 if offset < log.log_start_offset or offset > log.log_end_offset:
                     raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
                 if self._left < 0 or target.partition_max_bytes < 0:
@@ -355,7 +356,7 @@ class Reading:
             return _failed(target, _error_of(error))
         finally:
             if self._left < 0:
-                self._left = 0  # below it by the request alone, or by a first batch that came whole
+                self._left = 0  # negative in the request, or after a first batch that came whole
         return PartitionData.of(
             partition_index=target.index,
             high_watermark=log.high_watermark,
@@ -369,7 +370,7 @@ class Reading:
     def _elsewhere(
         self, selector: RackAwareReplicaSelector, partition: Partition, target: FetchTarget
     ) -> PartitionData | None:
-        """Where the reader is to fetch from; None: from here."""
+        """Return an answer that sends the reader to another replica, or None to read here."""
         preferred = selector.select(partition, target.fetch_offset)
         if preferred < 0:
             return None
@@ -388,13 +389,14 @@ class Reading:
 
 
 def _not_its_follower(target: FetchTarget) -> KafkaError:
-    """With its epoch a follower knows more than we do: it was made one a moment ago, perhaps."""
+    """Return the error. A follower that names its epoch knows more than we do: it may have just become
+    one."""
     knows_epoch = target.current_leader_epoch >= 0
     return KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)
 
 
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> EpochEndOffset | None:
-    """KIP-595: where a reader's log and ours part; None where they agree."""
+    """KIP-595: return where the reader's log and ours diverge, or None if they agree."""
     epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
     if end_offset == UNDEFINED_OFFSET or offset < partition.log.log_start_offset:
         raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
@@ -404,7 +406,7 @@ def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int)
 
 
 def refusal(target: FetchTarget, error: Error) -> PartitionData:
-    """Of what isn't there, or isn't for this client to read: it doesn't end the wait of the others."""
+    """Return the answer for a missing or forbidden partition. It doesn't end the wait for the others."""
     return PartitionData(
         partition_index=target.index,
         error_code=error,
@@ -430,30 +432,31 @@ def _failed(target: FetchTarget, error: Error) -> PartitionData:
     )
 
 
-# --- until there is enough to read (Kafka: `DelayedFetch`) ------------------------------------------------------
+# --- Waiting until there is enough to read (Kafka: `DelayedFetch`) ------------------------------------------
 
 
 class DelayedFetch:
-    """A fetch that waits, at each of its partitions: whatever moves one of them (its high watermark, its last stable
-    offset, a leader change, its deletion) only says so, since what is read for others is no affair of a producer.
+    """A fetch that waits at each of its partitions.
 
-    It measures, in a turn of its own, what is there of that one; where all together seems to be enough it measures all
-    of them anew, since a partition that loses what it had (its records are deleted) doesn't say so.
+    A partition only reports that it moved: its high watermark, its last stable offset, its leader, or its
+    deletion. It reads nothing, because a producer shouldn't pay for others' reads. The fetch then measures
+    that partition in a turn of its own. Once everything together seems enough, it measures all partitions
+    again, since a partition doesn't report that records were deleted.
     """
 
     __slots__ = ("_moved", "_readable", "_reading", "_sum", "_told", "is_over")
 
     def __init__(self, reading: Reading) -> None:
         self.is_over = False
-        """Of its wait, whatever there is to read."""
+        """True once the wait is over, whatever there is to read."""
         self._reading = reading
-        self._readable = [0] * len(reading.found)  # of each partition, as it was when that last moved
+        self._readable = [0] * len(reading.found)  # of each partition, when it last moved
         self._sum = 0
         self._moved: dict[int, None] = {}
         self._told: Later[None] | None = None
 
     async def wait(self, scheduler: Scheduler, turns: Turns) -> None:
-        """Until there is enough, or its time is over."""
+        """Wait until there is enough to read, or the time is up."""
         reading = self._reading
         found = cast("list[tuple[FetchTarget, Partition]]", reading.found)  # all of it is here
         every = range(len(found))
@@ -476,11 +479,11 @@ class DelayedFetch:
         finally:
             self.is_over = True
             timer.cancel()
-            # also where the client has hung up, and this is to end now
+            # Also needed if the client has hung up and this has to end now.
             turns.take_all(found, self._wait_no_more, _left_waiting)
 
     def recheck(self, place: int) -> None:
-        """One of the partitions moved."""
+        """Note that one of the partitions moved."""
         if not self.is_over:
             self._moved[place] = None
             self._wake()
@@ -499,7 +502,7 @@ class DelayedFetch:
             partition.waiting.discard(self)
 
     async def _is_enough_with(self, places: Sequence[int]) -> bool:
-        """Whether there is enough, once these are measured anew."""
+        """Measure these partitions again. Returns True if there is enough in total."""
         found = cast("list[tuple[FetchTarget, Partition]]", self._reading.found)
         parameters, readable = self._reading.parameters, self._readable
         for some in portions(places):
@@ -509,20 +512,21 @@ class DelayedFetch:
                     self._sum += now - readable[place]
                     readable[place] = now
             except (KafkaError, OSError, CorruptRecordError):
-                return True  # reading finds the same fault, and says it with its partition
+                return True  # reading finds the same error, and reports it with its partition
             if len(some) == PER_TURN:
                 await turn()
         return self._sum >= parameters.min_bytes
 
 
 def _left_waiting(error: BaseException) -> None:
-    logger.error("what waited for a fetch may be left behind", exc_info=error)
+    logger.error("some partitions may keep a fetch that is over", exc_info=error)
 
 
 def bytes_to_read(parameters: FetchParameters, target: FetchTarget, partition: Partition) -> int:
-    """How much there is to read of a partition, ENOUGH_BYTES where there is something to be said besides.
+    """Return how many bytes there are to read of a partition, or ENOUGH_BYTES if the answer has something
+    else to say.
 
-    Raises KafkaError, OSError, CorruptRecordError: reading finds the same fault.
+    Raises KafkaError, OSError, CorruptRecordError: reading finds the same error.
     """
     epoch = target.current_leader_epoch
     if partition.is_gone or (epoch >= 0 and epoch != partition.role.leader_epoch):
@@ -535,7 +539,5 @@ def bytes_to_read(parameters: FetchParameters, target: FetchTarget, partition: P
         return ENOUGH_BYTES if offset > bound and offset > partition.log.log_end_offset else 0
     bytes_there = partition.log.available_bytes(offset, bound)
     if bytes_there == ENOUGH_BYTES:
-        return (
-            ENOUGH_BYTES  # the offset lies in an older segment: such a fetch waits only while it is throttled
-        )
+        return ENOUGH_BYTES  # it is in an older segment: such a fetch waits only while throttled
     return min(bytes_there, target.partition_max_bytes)

@@ -1,12 +1,14 @@
-"""Who is in sync with a leader: as its controller has it, and as the leader has asked for it to be.
+"""The replicas in sync with a leader: as the controller sees them, and as the leader has requested.
 
     COMMITTED → EXPANDING or SHRINKING → COMMITTED
 
-One change is asked for at a time. What the metadata log says ends it, whatever is answered later. While it isn't known
-what became of a change the stricter of both counts: who may have come holds up what is committed, and who may have
-left still does.
+A leader requests one change at a time. The metadata log ends a change, whatever the answer says later. While
+the outcome is unknown, the stricter of both states counts. A replica that may have joined can hold back the
+high watermark, and so can one that may have left.
+
 Source: `CommittedPartitionState`, `PendingExpandIsr`, `PendingShrinkIsr`; `Partition` (prepareIsrExpand,
-prepareIsrShrink, submitAlterPartition, handleAlterPartitionUpdate, handleAlterPartitionError); KIP-497, KIP-841.
+prepareIsrShrink, submitAlterPartition, handleAlterPartitionUpdate, handleAlterPartitionError); KIP-497,
+KIP-841.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
 RECOVERED = 0  # LeaderRecoveryState
 
 BrokerEpochOf: TypeAlias = Callable[[int], int]
-"""By broker id: the broker epoch with which it fetched last, −1 where it hasn't from this leader. The leader's own."""
+"""Returns the broker epoch of a replica's last fetch, by broker id; −1 if it hasn't fetched from this leader.
+For the leader's id, its own epoch."""
 
 
 class LeaderAndIsr(NamedTuple):
-    """How a partition is, as its controller says (Kafka: `LeaderAndIsr`)."""
+    """The state of a partition in the controller's answer (Kafka: `LeaderAndIsr`)."""
 
     leader_id: int
     leader_epoch: int
@@ -39,7 +42,7 @@ class LeaderAndIsr(NamedTuple):
 
 
 class WantedIsr(NamedTuple):
-    """What a leader asks for, and of which state of the partition."""
+    """A leader's request for a new ISR, with the state of the partition that it is based on."""
 
     leader_epoch: int
     isr: Sequence[tuple[int, int]]
@@ -49,7 +52,7 @@ class WantedIsr(NamedTuple):
 
 
 class IsrState(Enum):
-    """What the leader knows."""
+    """The state of the leader's request."""
 
     COMMITTED = "nothing is asked for"
     EXPANDING = "a replica is to come in"
@@ -57,7 +60,7 @@ class IsrState(Enum):
 
 
 class IsrOutcome(Enum):
-    """What comes of an answer."""
+    """The effect of an answer."""
 
     COMMITTED = "it is as the controller says, which the high watermark may follow"
     REVERTED = "nothing was changed, and something else may be asked for"
@@ -76,12 +79,12 @@ REFUSALS: Mapping[Error, IsrOutcome] = {
     Error.INVALID_REQUEST: IsrOutcome.UNKNOWN,
     Error.NEW_LEADER_ELECTED: IsrOutcome.UNKNOWN,
 }
-"""Any other error: AGAIN. By the first two the controller says that it knows the partition as the leader does, and that
-no controller has changed it."""
+"""Any other error means AGAIN. The first two say that the controller knows the same state as the leader, and
+that nothing was changed."""
 
 
 class InSyncReplicas:
-    """Of one leader."""
+    """The replicas in sync with one leader."""
 
     __slots__ = (
         "_asked",
@@ -100,15 +103,18 @@ class InSyncReplicas:
         self._leader_recovery_state = RECOVERED
         self.state = IsrState.COMMITTED
         self.isr: Sequence[int] = ()
-        """The broker ids of those that the controller has in sync: what `min.insync.replicas` counts."""
+        """The broker ids in the controller's ISR. `min.insync.replicas` counts these."""
         self.maximal_isr: Sequence[int] = ()
-        """With the one who is to come in: whose logs count for what is committed."""
+        """The same, with the replica that is to join. The logs of these decide what is committed."""
         self.leader_epoch = -1
         self.partition_epoch = -1
 
     def follow(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> bool:
-        """What the metadata log says: it counts, unless an answer of the controller was ahead of it. A leader takes
-        what is there for recovered. Returns whether it counts."""
+        """Apply the metadata log's state, unless an answer of the controller was ahead of it. Returns whether
+        it applied.
+
+        A leader counts as recovered with whatever it has.
+        """
         if partition_epoch < self.partition_epoch:
             return False
         self.leader_epoch = leader_epoch
@@ -116,21 +122,21 @@ class InSyncReplicas:
         return True
 
     def expand(self, broker_id: int) -> WantedIsr | None:
-        """What to ask for so that a replica comes in; None where that isn't to be asked for now."""
+        """Return the request for a replica to join, or None if it can't be made now."""
         if self.state is not IsrState.COMMITTED or broker_id in self.isr:
             return None
         self.maximal_isr = [*self.isr, broker_id]
         return self._ask(IsrState.EXPANDING, self.maximal_isr)
 
     def shrink(self, out_of_sync: Collection[int]) -> WantedIsr | None:
-        """What to ask for so that replicas leave; None where that isn't to be asked for now."""
+        """Return the request for replicas to leave, or None if it can't be made now."""
         stay = [broker_id for broker_id in self.isr if broker_id not in out_of_sync]
         if self.state is not IsrState.COMMITTED or len(stay) == len(self.isr):
             return None
         return self._ask(IsrState.SHRINKING, stay)
 
     def answered(self, asked: WantedIsr, answer: LeaderAndIsr | KafkaError) -> IsrOutcome:
-        """`asked` is what `expand` or `shrink` returned."""
+        """Apply the answer to `asked`, which is what `expand` or `shrink` returned."""
         if asked is not self._asked:
             return IsrOutcome.STALE
         if isinstance(answer, KafkaError):
@@ -144,7 +150,7 @@ class InSyncReplicas:
         return IsrOutcome.COMMITTED
 
     def not_asked(self, wanted: WantedIsr) -> None:
-        """What `expand` or `shrink` returned can't be asked for, and no controller knows of it."""
+        """Take back what `expand` or `shrink` returned: it couldn't be sent, so no controller knows of it."""
         if wanted is self._asked:
             self._commit(self.partition_epoch, self.isr, self._leader_recovery_state)
 
@@ -165,15 +171,15 @@ class InSyncReplicas:
 
 
 def _hash_order(broker_id: int) -> tuple[int, int]:
-    """The order in which Metadata lists an ISR that was altered: that of Scala's hash set of it, of 16 buckets."""
+    """The order in which Metadata lists an altered ISR: that of Scala's hash set with 16 buckets."""
     mixed = broker_id ^ broker_id >> 16
     return mixed & 15, mixed
 
 
 class IsrChanges:
-    """How many a broker's leaders were granted, and how many answers said that there was none, those among them after
-    which the same was asked for again (Kafka: `ReplicaManager`, IsrExpandsPerSec, IsrShrinksPerSec,
-    FailedIsrUpdatesPerSec). An answer that comes too late counts for nothing."""
+    """How many changes a broker's leaders were granted, and how many answers refused one, even if the same
+    was requested again (Kafka: `ReplicaManager`, IsrExpandsPerSec, IsrShrinksPerSec, FailedIsrUpdatesPerSec).
+    Late answers don't count."""
 
     __slots__ = ("expanded", "failed", "shrunk")
 
@@ -181,7 +187,7 @@ class IsrChanges:
         self.expanded = self.shrunk = self.failed = 0
 
     def count(self, wanted: IsrState, outcome: IsrOutcome) -> None:
-        """What a leader in the state `wanted` was answered."""
+        """Count an answer to a leader in the state `wanted`."""
         if outcome is IsrOutcome.STALE:
             return
         if outcome is not IsrOutcome.COMMITTED:
@@ -192,7 +198,7 @@ class IsrChanges:
             self.shrunk += 1
 
 
-# --- What the leaders of one broker have in common where their partitions have other replicas -----------------
+# --- What all leaders of a broker with other replicas have in common ----------------------------------------
 
 PartitionKey: TypeAlias = "tuple[bytes, int]"
 """Topic id, number."""
@@ -202,13 +208,13 @@ Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr], Later[LeaderAndIsr]]"
 
 
 class Replication(NamedTuple):
-    """Beside what each leader knows of its own partition."""
+    """What all leaders share, besides what each knows of its own partition."""
 
     image: ClusterImage
     now_ms: Callable[[], int]
     max_lag_ms: Callable[[], int]
     """`replica.lag.time.max.ms`."""
     own_epoch: Callable[[], int]
-    """The broker's."""
+    """The broker's epoch."""
     alter: Alter
     changes: IsrChanges

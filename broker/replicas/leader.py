@@ -1,7 +1,7 @@
 """A partition that this node leads (Kafka: `Partition` of a leader, `Replica`).
 
-The leader knows the replicas and where each one's log ends, and from that, what is committed: all below the high
-watermark. Who depends on that waits with `Leader.when_committed`.
+The leader knows the replicas and where each one's log ends. From that it knows what is committed: everything
+below the high watermark. `Leader.when_committed` waits for it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=128)
 def _in_sync(isr: tuple[int, ...]) -> frozenset[int]:
-    """One set for all partitions that have the same replicas in sync: there are few of them, and many partitions."""
+    """Share one set among all partitions with the same ISR: there are many partitions, but few ISRs."""
     return frozenset(isr)
 
 
 class Leader:
-    """The role of a partition for as long as it is led here, be it over several leader epochs."""
+    """The role of a partition while this node leads it, possibly over several leader epochs."""
 
     __slots__ = (
         "_commits_alone",
@@ -58,29 +58,30 @@ class Leader:
     )
 
     def __init__(self, node_id: int, log: PartitionLog, fetches: WaitingFetches, failed: Failed) -> None:
-        """`fetches` are those that wait at the partition; `failed` learns of a broken invariant of somebody who
-        waited for a commit."""
+        """`fetches` are those that wait at the partition. `failed` gets a broken invariant that a callback
+        for a commit raised."""
         self.leader_id = node_id
         self.leader_epoch = -1
         self.leader_epoch_start_offset = 0
-        """Where the log ended when the epoch began."""
+        """The log end offset when the epoch began."""
         self.log = log
         self.isr = _in_sync((node_id,))
-        """The ids of the replicas in sync, as the controller knows them; the leader's is one."""
+        """The ids of the ISR, as the controller knows it. The leader is one of them."""
         self.replicas: LedReplicas | None = None
-        """The other ones (`begin_replication`); None as long as there have been none."""
+        """The other replicas (`begin_replication`). None if there have never been any."""
         self.replica_count = 1
         self.is_under_min_isr = False
-        """Whether too few are in sync: then nothing is committed, and nothing appended with acks=all."""
+        """True if too few replicas are in sync. Then nothing is committed, and nothing appended with
+        acks=all."""
         self._fetches = fetches
         self._failed = failed
-        self._waiters: CommitWaiters | None = None  # until somebody has to wait
+        self._waiters: CommitWaiters | None = None  # None until someone has to wait
         self._deletions: tuple[Callable[[], None], ...] = ()
         self._syncs_by_messages = self._waits_for_sync = self._is_resigned = self._lags = False
-        self._commits_alone = True  # so that a node that has no others pays nothing for the rule
+        self._commits_alone = True  # so that a node without other replicas pays nothing for the rule
 
     def begin_replication(self, key: PartitionKey, common: Replication) -> None:
-        """Other nodes are about to have replicas. Nothing happens where some have."""
+        """Prepare for replicas on other nodes. Does nothing if that was done."""
         if self.replicas is None:
             from broker.replicas.led_replicas import LedReplicas
 
@@ -89,10 +90,9 @@ class Leader:
     def lead(
         self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
     ) -> None:
-        """Take over what the metadata says, unless the controller has answered more by now (Kafka:
-        `Partition.makeLeader`).
+        """Apply the metadata, unless an answer of the controller is newer (Kafka: `Partition.makeLeader`).
 
-        A new leader epoch begins at the log end: that is known at once, and written with the first record
+        A new leader epoch begins at the log end. It counts at once, and is written with the first record
         (`storage.log.leader_epochs`).
         """
         others = self.replicas
@@ -110,7 +110,7 @@ class Leader:
         self._take_isr(isr)
 
     def _isr_altered(self) -> None:
-        """The controller has answered, ahead of the metadata."""
+        """Apply the controller's answer, which is ahead of the metadata."""
         if self.replicas is not None:
             self._take_isr(self.replicas.in_sync.isr)
 
@@ -120,7 +120,7 @@ class Leader:
         self.advance()
 
     def configured(self) -> None:
-        """A setting of the topic changed, or the replicas."""
+        """Apply changed settings of the topic, or changed replicas."""
         in_sync = len(self.isr)
         self.is_under_min_isr = in_sync < self.min_isr
         self._syncs_by_messages = self.log.config.flush_messages != LONG_MAX
@@ -134,26 +134,27 @@ class Leader:
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas`, at most as many as there are replicas (Kafka: `effectiveMinIsr`)."""
+        """`min.insync.replicas`, but at most the number of replicas (Kafka: `effectiveMinIsr`)."""
         return min(self.log.config.min_insync_replicas, self.replica_count)
 
     @property
     def is_under_min_after_append(self) -> bool:
-        """Whether too few had what was committed just now. A replica that is about to join the ISR counts, as in
-        Kafka's maximal ISR."""
+        """True if too few replicas had what was just committed. As in Kafka's maximal ISR, a replica that is
+        about to join counts."""
         others = self.replicas
         return self.is_under_min_isr if others is None else len(others.in_sync.maximal_isr) < self.min_isr
 
     @property
     def high_watermark_lags(self) -> bool:
-        """Whether less is known to be committed than the leader before may have said: what it led to must be committed
-        anew under this epoch before its high watermark means anything (KIP-207)."""
+        """True if less is known to be committed than the previous leader may have reported. Its records have
+        to be committed again in this epoch before its high watermark means anything (KIP-207)."""
         return self.log.high_watermark < self.leader_epoch_start_offset
 
-    # --- what is appended -----------------------------------------------------------------------------------
+    # --- appending ------------------------------------------------------------------------------------------
 
     def check_in_sync(self) -> None:
-        """Before what needs acks=all: raises KafkaError (NOT_ENOUGH_REPLICAS) where too few are in sync."""
+        """Check before an append with acks=all. Raises KafkaError (NOT_ENOUGH_REPLICAS) if too few replicas
+        are in sync."""
         if self.is_under_min_isr:
             raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
 
@@ -166,9 +167,11 @@ class Leader:
         guard: VerificationGuard | None = None,
         marker: EndTransactionMarker | None = None,
     ) -> AppendResult:
-        """Append a batch in the leader's epoch, and let the high watermark follow (Kafka:
-        `Partition.appendRecordsToLeader`). See `PartitionLog.append` for the parameters and what it raises:
-        nothing is written then."""
+        """Append a batch in the leader's epoch, and advance the high watermark (Kafka:
+        `Partition.appendRecordsToLeader`).
+
+        See `PartitionLog.append` for the parameters and errors. If it raises, nothing was written.
+        """
         appended = self.log.append(
             batch,
             leader_epoch=self.leader_epoch,
@@ -180,7 +183,7 @@ class Leader:
         )
         if not appended.duplicate:
             if self._commits_alone and not self._fetches and self._waiters is None and not self._is_resigned:
-                log = self.log  # as most often: nobody waits
+                log = self.log  # the usual case: nobody waits
                 if not log.producers.unreplicated:
                     log.high_watermark = log.log_end_offset
                     return appended
@@ -192,25 +195,27 @@ class Leader:
         return appended
 
     def catch_up(self) -> None:
-        """Advance where too little memory kept it from being done, or from being done whole, with an append."""
+        """Advance if an append couldn't do so, or not fully, for lack of memory."""
         if self.is_behind:
             self.advance()
             self._lags = False
 
     @property
     def is_behind(self) -> bool:
-        """Whether `catch_up` may find anything to do."""
+        """True if `catch_up` may find something to do."""
         return self._lags or self.log.high_watermark < self.log.log_end_offset
 
-    # --- what is committed ----------------------------------------------------------------------------------
+    # --- committing -----------------------------------------------------------------------------------------
 
     def when_committed(self, offset: int, then: WhenCommitted) -> CommitWaiter | None:
-        """`then(None)` once all below the offset is committed: in this call where it is already, else in the one that
-        moves the high watermark there.
+        """Call `then(None)` once everything below the offset is committed: in this call if it already is,
+        otherwise in the call that moves the high watermark there.
 
-        `then(error)` where that isn't going to happen here: NOT_LEADER_OR_FOLLOWER where leadership is lost or the
-        partition deleted, KAFKA_STORAGE_ERROR where its disk failed. Each is told once, in the order of offsets.
-        What is returned can be given to `wait_no_more`; None where `then` was told.
+        Call `then(error)` if that won't happen here: NOT_LEADER_OR_FOLLOWER if leadership is lost or the
+        partition deleted, KAFKA_STORAGE_ERROR if its disk failed. Each callback is called once, in the order
+        of offsets.
+
+        Returns a waiter for `wait_no_more`, or None if `then` was called.
         """
         waiters = self._waiters
         if waiters is None:
@@ -221,15 +226,16 @@ class Leader:
         return waiters.wait(offset, self.log.high_watermark, then)
 
     def wait_no_more(self, waiter: CommitWaiter) -> None:
-        """`waiter` is what `when_committed` returned."""
+        """Cancel a waiter that `when_committed` returned."""
         if self._waiters is not None:
             self._waiters.cancel(waiter)
 
     def advance(self) -> None:
-        """After an append, or anything else that may move the high watermark: move it as far as the replicas in sync
-        allow, then tell who waits (Kafka: `Partition.maybeIncrementLeaderHW`). Nothing happens once it has resigned."""
+        """Move the high watermark as far as the replicas in sync allow, and notify those who wait (Kafka:
+        `Partition.maybeIncrementLeaderHW`). Call this after appends, and after anything else that may move
+        it. After the leader has resigned, it does nothing."""
         if self._is_resigned:
-            return  # the log is a follower's: what is committed, its leader says
+            return  # the log belongs to a follower, whose leader decides what is committed
         log = self.log
         log.update_high_watermark(log.log_end_offset if self._commits_alone else self._committed_offset())
         waiters = self._waiters
@@ -239,8 +245,11 @@ class Leader:
             self._fetches.wake()
 
     def _committed_offset(self) -> int:
-        """The smallest log end of the replicas in sync. It never goes back, and stands still while they are too few
-        (KIP-966): what fewer have could be lost, though it was acknowledged."""
+        """Return the smallest log end of the replicas in sync.
+
+        It never goes back. It doesn't move while too few are in sync (KIP-966): what fewer replicas have
+        could be lost, although it was acknowledged.
+        """
         high_watermark = self.log.high_watermark
         if self.is_under_min_isr:
             return high_watermark
@@ -251,8 +260,8 @@ class Leader:
         return max(high_watermark, end_offset)
 
     def _synced_end(self) -> int:
-        """Where the leader's own log counts to: with `flush.messages` reached, that many are on the disk before anybody
-        reads them or hears of them, as in Kafka, whose append syncs them."""
+        """Return up to where the leader's own log counts. Once `flush.messages` is reached, records have to
+        be on the disk before anyone reads them or learns of them. In Kafka, the append syncs them."""
         log = self.log
         if not (log.flush_is_due and log.flush_wanted):
             return log.log_end_offset
@@ -266,24 +275,26 @@ class Leader:
         return log.recovery_point
 
     def _synced(self, failure: Exception | None) -> None:
-        """`failure` may be that of a log which isn't the partition's any more: the one of now is asked."""
+        """Handle the end of a sync. `failure` may concern a log that the partition no longer has, so check
+        the current one."""
         self._waits_for_sync = False
         log = self.log
         if failure is not None and (log.failure is not None or log.closed):
             self._tell_lost(KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure)))
-        elif not log.closed:  # else another log takes its place, and `Partition.replace_log` advances
+        elif not log.closed:  # otherwise another log takes its place, and `Partition.replace_log` advances
             self.advance()
 
     def has_replica(self, node_id: int) -> bool:
-        """Whether another node has one."""
+        """True if another node has a replica."""
         return self.replicas is not None and node_id in self.replicas.others
 
     def follower_fetched(
         self, node_id: int, log_end_offset: int, log_start_offset: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> None:
-        """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`).
+        """Note that another replica has everything below `log_end_offset` (Kafka:
+        `Partition.updateFollowerFetchState`).
 
-        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where that was an earlier run of its broker.
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) if the fetch came from an earlier run of its broker.
         """
         others = self.replicas
         assert others is not None
@@ -298,36 +309,36 @@ class Leader:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest start of the logs of the replicas whose brokers are alive. See `Partition.low_watermark`."""
+        """The lowest log start of the replicas on live brokers. See `Partition.low_watermark`."""
         start, others = self.log.log_start_offset, self.replicas
         return start if others is None else others.low_watermark(start)
 
     def await_deletion(self, recheck: Callable[[], None]) -> None:
-        """It is called whenever a replica may have followed, and where this one leads no more."""
+        """Call `recheck` whenever a replica may have followed a deletion, and when this leader resigns."""
         self._deletions = (*self._deletions, recheck)
 
     def end_deletion(self, recheck: Callable[[], None]) -> None:
-        """Nothing where it isn't awaited."""
+        """Stop calling `recheck`. Does nothing if it isn't registered."""
         self._deletions = tuple(each for each in self._deletions if each != recheck)
 
     def recheck_deletions(self) -> None:
-        """A log may begin later, or count no more."""
+        """Call all rechecks: a log may begin later, or not count any more."""
         for recheck in self._deletions:
             recheck()
 
     def shrink_isr(self) -> None:
-        """Ask the controller to let those leave who have lagged for too long."""
+        """Ask the controller to remove replicas that have lagged for too long."""
         if self.replicas is not None and not self._is_resigned:
             self.replicas.shrink(self.log.log_end_offset)
 
     def resign(self, error: KafkaError) -> None:
-        """The node doesn't lead the partition any more: who waits for a commit is told why."""
+        """Stop leading the partition. Those who wait for a commit get the error."""
         self._is_resigned = True
         self._tell_lost(error)
         self.recheck_deletions()
 
     def _tell_lost(self, error: KafkaError) -> None:
-        # made even where nobody waits: whoever comes from here on is told the same
+        # created even if nobody waits, so that later callers get the same error
         if self._waiters is None:
             self._waiters = CommitWaiters(self._failed)
         self._waiters.tell_lost(error)

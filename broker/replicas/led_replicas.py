@@ -1,7 +1,8 @@
-"""The other replicas of a partition that is led here: how far each one is, and who of them is in sync.
+"""The other replicas of a partition that this node leads: how far each one is, and which are in sync.
 
-A replica comes in once it has fetched all that may be committed, and leaves once it has lagged for
-`replica.lag.time.max.ms`: both is for the controller to decide, and asked of it.
+A replica joins the ISR once it has fetched all that may be committed. It leaves once it has lagged for
+`replica.lag.time.max.ms`. The leader requests both, and the controller decides.
+
 Source: `Partition` (updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr, maybeIncrementLeaderHW,
 getOutOfSyncReplicas, submitAlterPartition); KIP-497, KIP-841, KIP-903.
 """
@@ -25,14 +26,14 @@ log = logging.getLogger("barnabas.partitions")
 
 
 class LedReplicas:
-    """Of one partition for as long as it is led here, be it over several leader epochs."""
+    """The other replicas of one partition while this node leads it, possibly over several leader epochs."""
 
     __slots__ = ("_common", "_key", "_moved", "in_sync", "leader_id", "others")
 
     def __init__(
         self, leader_id: int, key: PartitionKey, common: Replication, moved: Callable[[], None]
     ) -> None:
-        """`moved` is called where the controller has changed who is in sync: the high watermark may follow."""
+        """`moved` is called when the controller has changed the ISR, and the high watermark may follow."""
         self.leader_id = leader_id
         self.others: dict[int, Replica] = {}
         """By broker id."""
@@ -47,7 +48,7 @@ class LedReplicas:
         replica = self.others.get(broker_id)
         return NO_BROKER_EPOCH if replica is None else replica.broker_epoch
 
-    # --- what the metadata says -----------------------------------------------------------------------------
+    # --- following the metadata -----------------------------------------------------------------------------
 
     def follow(
         self,
@@ -59,7 +60,7 @@ class LedReplicas:
         *,
         is_new_leader: bool,
     ) -> bool:
-        """Returns whether it counts: what the controller has answered may be ahead of it."""
+        """Apply the metadata. Returns False if an answer of the controller is ahead of it."""
         is_new_epoch = leader_epoch > self.in_sync.leader_epoch
         if not self.in_sync.follow(leader_epoch, partition_epoch, isr):
             return False
@@ -77,11 +78,12 @@ class LedReplicas:
                 )
         return True
 
-    # --- what is committed ----------------------------------------------------------------------------------
+    # --- committing -----------------------------------------------------------------------------------------
 
     def committed_offset(self, own_offset: int, leader_end_offset: int) -> int:
-        """The smallest log end of those that count: the leader's `own_offset`, who may be in sync, and who is about to
-        come in, so that the high watermark doesn't run away from a replica that has almost caught up."""
+        """Return the smallest log end of the leader (`own_offset`), the maximal ISR, and replicas about to
+        join. The latter count so that the high watermark doesn't run away from a replica that has almost
+        caught up."""
         smallest, maximal_isr = own_offset, self.in_sync.maximal_isr
         for broker_id, replica in self.others.items():
             if replica.log_end_offset < smallest and (
@@ -97,7 +99,7 @@ class LedReplicas:
         ) and self._may_be_in_sync(replica)
 
     def _may_be_in_sync(self, replica: Replica) -> bool:
-        """Its broker is alive, and it is this run of it that has fetched."""
+        """True if the replica's broker is alive, and its current run has fetched."""
         broker = self._common.image.brokers.get(replica.node_id)
         return (
             replica.has_fetched
@@ -107,7 +109,7 @@ class LedReplicas:
         )
 
     def low_watermark(self, own_start: int) -> int:
-        """The lowest log start of the leader's and of those whose brokers are alive."""
+        """Return the lowest log start of the leader and the replicas on live brokers."""
         brokers = self._common.image.brokers
         alive = (
             replica.log_start_offset
@@ -116,7 +118,7 @@ class LedReplicas:
         )
         return min((own_start, *alive))
 
-    # --- coming and leaving ---------------------------------------------------------------------------------
+    # --- joining and leaving --------------------------------------------------------------------------------
 
     def fetched(
         self,
@@ -127,17 +129,18 @@ class LedReplicas:
         *,
         leader_end_offset: int,
     ) -> bool:
-        """Returns whether its log end has moved, which the high watermark may follow. It may come in by that.
+        """Note a fetch. Returns True if the replica's log end has moved: the high watermark may follow, and
+        it may join the ISR.
 
-        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where a later run of its broker is alive by now: what an earlier one
-        has fetched may be lost.
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) if a later run of its broker is alive: what an earlier run
+        fetched may be lost.
         """
         replica = self.others[broker_id]
         broker = self._common.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced and NO_BROKER_EPOCH != broker_epoch < broker.broker_epoch:
             raise KafkaError(
                 Error.NOT_LEADER_OR_FOLLOWER,
-                f"broker {broker_id} fetches with epoch {broker_epoch}, and is registered with {broker.broker_epoch}",
+                f"broker {broker_id} fetches with epoch {broker_epoch}, but is registered with {broker.broker_epoch}",
             )
         before = replica.log_end_offset
         replica.fetched(
@@ -150,8 +153,8 @@ class LedReplicas:
         return log_end_offset != before
 
     def expand(self, broker_id: int, needed_offset: int) -> None:
-        """Ask for it to come in, where it has all below `needed_offset`: what is committed, and what was there when the
-        leader epoch began."""
+        """Ask for the replica to join if it has everything below `needed_offset`: what is committed, and what
+        was there when the leader epoch began."""
         replica = self.others[broker_id]
         if (
             broker_id not in self.in_sync.isr
@@ -161,7 +164,7 @@ class LedReplicas:
             self._ask(self.in_sync.expand(broker_id))
 
     def shrink(self, end_offset: int) -> None:
-        """Ask for those to leave that have lagged for too long behind the leader's `end_offset`."""
+        """Ask for replicas to leave that have lagged for too long behind the leader's `end_offset`."""
         now_ms, max_lag_ms = self._common.now_ms(), self._common.max_lag_ms()
         lagging = [
             broker_id
@@ -180,7 +183,7 @@ class LedReplicas:
         if wanted is not None:
             try:
                 altered = self._common.alter(self._key, wanted)
-            except MemoryError:  # it may be asked for again: the high watermark doesn't wait for an answer
+            except MemoryError:  # it can be requested again: the high watermark doesn't wait for an answer
                 self.in_sync.not_asked(wanted)
                 raise
             carry_on(self._follow_answer(wanted, altered))
@@ -195,7 +198,7 @@ class LedReplicas:
         outcome = self.in_sync.answered(wanted, answer)
         self._common.changes.count(state, outcome)
         if outcome is IsrOutcome.AGAIN:
-            log.warning("a change of who is in sync is asked for again: %s", answer)
+            log.warning("requesting a change of the ISR again: %s", answer)
             self._ask(wanted)
         elif outcome is IsrOutcome.COMMITTED:
             self._moved()

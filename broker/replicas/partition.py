@@ -1,4 +1,4 @@
-"""A topic and its partitions, as this node has them (Kafka: `Partition`)."""
+"""A topic and its partitions on this node (Kafka: `Partition`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Partition:
-    """One partition that this node has a replica of, in the role that the metadata gives it."""
+    """A partition with a replica on this node, in the role that the metadata assigns to it."""
 
     __slots__ = (
         "_failed",
@@ -41,7 +41,7 @@ class Partition:
     def __init__(
         self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, failed: Failed
     ) -> None:
-        """`failed` learns of a broken invariant of somebody who waited for a commit."""
+        """`failed` gets a broken invariant that a callback for a commit raised."""
         self.topic = topic
         self.directory = directory
         self.index = index
@@ -64,7 +64,8 @@ class Partition:
         return self.role.leader_epoch
 
     def leader(self) -> Leader:
-        """The role of the leader. Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where this node doesn't lead it."""
+        """The leader's role. Raises KafkaError (NOT_LEADER_OR_FOLLOWER) if this node doesn't lead the
+        partition."""
         role = self.role
         if role.__class__ is Leader:
             return role
@@ -72,13 +73,13 @@ class Partition:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether it is led here, and other nodes have replicas of it, or had."""
+        """True if this node leads the partition, and other nodes have or had replicas of it."""
         role = self.role
         return isinstance(role, Leader) and role.replicas is not None
 
     @property
     def may_be_rewritten(self) -> bool:
-        """Whether nothing speaks against touching its segments."""
+        """True if its segments may be rewritten now."""
         log = self.log
         return (
             not self.is_gone
@@ -94,7 +95,7 @@ class Partition:
 
     def configure(self, config: LogConfig) -> None:
         if self.log.config.compacts and not config.compacts:
-            self.log.end_cleaning()  # what isn't compacted any more keeps all its records
+            self.log.end_cleaning()  # once it isn't compacted any more, it keeps all its records
         self.log.config = config
         if self.move is not None:
             self.move.log.config = future_log_copying.config_of_future(config)
@@ -103,8 +104,11 @@ class Partition:
             self.role.configured()
 
     def replace_log(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """The partition has moved to another directory, and what was its future log is its log. Who waited for the log
-        before is told what this one has synced, now that everybody finds this one."""
+        """Switch to the future log: the partition has moved to another directory.
+
+        Those who waited for the old log's syncs learn what the new one has synced, now that everyone finds
+        the new one.
+        """
         role = self.role
         self.log = role.log = log
         self.directory = directory
@@ -117,20 +121,21 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Below it there is nothing left: in the logs of the replicas whose brokers are alive, and in this one's future
-        log, which is going to be its log (Kafka: `lowWatermarkIfLeader`). Raises KafkaError where it isn't led here."""
+        """The low watermark: the lowest log start of the replicas on live brokers and of the future log,
+        which will become the log (Kafka: `lowWatermarkIfLeader`). Raises KafkaError if this node doesn't lead
+        the partition."""
         start = self.leader().low_watermark
         return start if self.move is None else min(start, self.move.log.log_start_offset)
 
     def recheck_deletions(self) -> None:
-        """The low watermark may have risen."""
+        """Check deletions that wait: the low watermark may have risen."""
         role = self.role
         if isinstance(role, Leader):
             role.recheck_deletions()
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320; Kafka:
-        `Partition.checkCurrentLeaderEpoch`)."""
+        """Raises KafkaError if a client knows an older leader epoch, or one that we don't know yet (KIP-320;
+        Kafka: `Partition.checkCurrentLeaderEpoch`)."""
         leader_epoch = self.role.leader_epoch
         if current_leader_epoch not in (NO_LEADER_EPOCH, leader_epoch):
             if current_leader_epoch < leader_epoch:
@@ -138,7 +143,7 @@ class Partition:
             raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
 
     def follow(self, node_id: int, wanted: PartitionImage) -> None:
-        """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`)."""
+        """Take the role that the metadata assigns (Kafka: `Partition.makeLeader`, `makeFollower`)."""
         if wanted.partition_epoch == self._partition_epoch:
             return
         role = self.role
@@ -159,7 +164,8 @@ class Partition:
         self.directory.log_start_moved()
 
     def give_up(self, error: Error) -> None:
-        """It is deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed (KAFKA_STORAGE_ERROR)."""
+        """Give the partition up: it was deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed
+        (KAFKA_STORAGE_ERROR)."""
         self.is_gone = True
         self._take(Follower(self.log, self.waiting, leader_epoch=self.role.leader_epoch), error)
 
@@ -174,10 +180,10 @@ class Partition:
 
 
 class HostedTopic:
-    """A topic with the partitions of it that this node has, and its settings in the forms that are used.
+    """A topic with its partitions on this node, and its settings in the forms that the code uses.
 
-    `offline` are those that are in a log directory which can't be used, `to_open` those that couldn't be opened and are
-    tried again, `elsewhere` those that other nodes have.
+    `offline` partitions are in a log directory that can't be used. `to_open` couldn't be opened and will be
+    tried again. `elsewhere` are on other nodes.
     """
 
     __slots__ = (
@@ -207,7 +213,7 @@ class HostedTopic:
         self.configure(LogConfig())
 
     def configure(self, config: LogConfig) -> None:
-        """Settings take effect at once, for what is appended from now on."""
+        """Apply settings, from the next append on."""
         self.config = config
         self.rules = RecordRules(
             max_message_bytes=config.max_message_bytes,
@@ -223,14 +229,15 @@ class HostedTopic:
             partition.configure(config)
 
     def missing(self, index: int) -> Error:
-        """What is said of a partition that isn't among `partitions` (Kafka: `ReplicaManager.getPartitionOrError`)."""
+        """The error for a partition that isn't among `partitions` (Kafka:
+        `ReplicaManager.getPartitionOrError`)."""
         if index in self.offline or index in self.to_open:
             return Error.KAFKA_STORAGE_ERROR
         return Error.NOT_LEADER_OR_FOLLOWER if index in self.elsewhere else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _compression_level(config: LogConfig) -> int | None:
-    """The level for batches that are compressed anew; None for the codec's default."""
+    """The level for compressing batches anew, or None for the codec's default."""
     levels = {
         "gzip": config.compression_gzip_level,
         "lz4": config.compression_lz4_level,

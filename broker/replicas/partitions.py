@@ -1,7 +1,7 @@
-"""The partitions that this node has replicas of, and how they follow the metadata (Kafka: `ReplicaManager`).
+"""The partitions with replicas on this node, and how they follow the metadata (Kafka: `ReplicaManager`).
 
-`Partitions.follow` is called after every change of the metadata, a start included: it opens or makes logs, begins
-leader epochs, and takes away what was deleted. Handlers find partitions here by name or by topic id.
+`Partitions.follow` runs after every change of the metadata. It opens or creates logs, begins leader epochs,
+and removes deleted partitions. Handlers find partitions here by topic name or topic id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.partitions")
 
-# What opening or deleting a log may end with, without the program being at fault.
+# Errors that opening or deleting a log may raise without a fault of the program.
 FAULTS = (
     OSError,
     KafkaError,
@@ -41,11 +41,11 @@ FAULTS = (
 )
 
 TOPIC_COST = 10
-"""What it takes to follow a topic, beside its partitions."""
+"""The cost of following a topic, besides its partitions."""
 
 
 class Partitions:
-    """All partitions that this node has a replica of."""
+    """All partitions with a replica on this node."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Partitions:
         replication: Replication,
         failed: Failed,
     ) -> None:
-        """`directories` by directory id. `directory_of` says where a partition is, or goes to, by topic, topic id,
-        number and record; None where that can't be used. `failed` learns of a broken invariant of somebody who waited
-        for a commit."""
+        """`directories` are by directory id. `directory_of` returns a partition's directory, by topic, topic
+        id, number and record, or None if that can't be used. `failed` gets a broken invariant that a callback
+        for a commit raised."""
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self._node_id = node_id
@@ -77,20 +77,20 @@ class Partitions:
         self._jitter = chance.randrange
         self._failed = failed
         self.any_failed_at_start = False
-        """Whether a log couldn't be opened by the start, though its directory can be used."""
+        """True if the start couldn't open a log although its directory can be used."""
         self._replicated: dict[Partition, None] = {}
-        """Those that are led here and that other nodes have replicas of; and some that were, until they are asked for.
-        """
+        """The partitions led here that have other replicas. Some may have none any more: they are removed on
+        the next call."""
         self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []
-        self._codecs: set[str] = set()  # that topics asked for: of a missing one there is one line
+        self._codecs: set[str] = set()  # codecs of topics: a missing one is logged once
 
     def find(self, topic: str, index: int) -> Partition | None:
         hosted = self.by_name.get(topic)
         return None if hosted is None else hosted.partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
-        """Raises KafkaError where there is no such partition here (UNKNOWN_TOPIC_OR_PARTITION), or where its log
+        """Find a partition. Raises KafkaError if it isn't here (UNKNOWN_TOPIC_OR_PARTITION), or if its log
         directory can't be used (KAFKA_STORAGE_ERROR)."""
         partition = self.find(topic, index)
         if partition is None:
@@ -98,7 +98,7 @@ class Partitions:
         return partition
 
     def missing(self, topic: str, index: int) -> Error:
-        """What is said of a partition that `find` doesn't find."""
+        """The error for a partition that `find` doesn't find."""
         hosted = self.by_name.get(topic)
         return Error.UNKNOWN_TOPIC_OR_PARTITION if hosted is None else hosted.missing(index)
 
@@ -106,24 +106,25 @@ class Partitions:
         return _partitions_of(self.by_name.values())
 
     def all_compacted(self) -> list[Partition]:
-        """Those of topics that are compacted."""
+        """The partitions of compacted topics."""
         return _partitions_of(topic for topic in self.by_name.values() if topic.config.compacts)
 
     def all_flushed_by_time(self) -> list[Partition]:
-        """Those of topics with `flush.ms`, their own or the broker's."""
+        """The partitions of topics with `flush.ms`, set for the topic or the broker."""
         return _partitions_of(topic for topic in self.by_name.values() if topic.config.flushes_by_time)
 
     def replicated(self) -> list[Partition]:
-        """Those that are led here and that other nodes have replicas of."""
+        """The partitions led here that have replicas on other nodes."""
         self._replicated = {each: None for each in self._replicated if each.is_replicated}
         return [*self._replicated]
 
     async def follow(self, image: ClusterImage) -> TopicChanges:
-        """Make the partitions what the metadata says, as far as it changed since the last call: what is returned, with
-        what was tried again.
+        """Bring the partitions in line with the metadata. Returns what changed since the last call, and what
+        was retried.
 
-        In steps, between which the image may change again; what is returned holds for the image as it was. What the
-        disk refuses is logged and tried again at the next call; until then the partition is offline.
+        This goes in steps, and the image may change in between; the result describes the image as it was. If
+        the disk refuses something, that is logged and retried on the next call. Until then the partition is
+        offline.
         """
         changes = image.take_changes()
         retried, self._to_delete = self._to_delete, []
@@ -143,15 +144,15 @@ class Partitions:
         return changes
 
     def open_all(self, image: ClusterImage) -> TopicChanges:
-        """`follow` of a start. A partition that can't be opened is told and offline until the next start: its files
-        stay as they are."""
+        """Follow the metadata at the start. A partition that can't be opened is logged and stays offline
+        until the next start. Its files stay as they are."""
         changes = image.take_changes()
         for name in changes.touched:
             at_once(self._follow_topic(image.topics[name], Pause(), at_start=True))
         return changes
 
     async def configure_all(self) -> None:
-        """A setting of the broker changed that topics inherit."""
+        """Apply a changed setting of the broker that topics inherit."""
         pause = Pause()
         for topic in [*self.by_name.values()]:
             if pause.is_due(TOPIC_COST + len(topic.partitions)):
@@ -166,14 +167,14 @@ class Partitions:
             self._codecs.add(packed)
             if is_missing(packed):
                 log.warning(
-                    "topic %s: %s=%s: %s; here its batches are stored as they come, and other topics' too",
+                    "topic %s: %s=%s: %s; until then, this broker stores batches for such topics as they arrive",
                     *(topic.name, COMPRESSION_TYPE, packed, REMEDY),
                 )
 
     async def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> None:
         hosted = self.by_name.get(topic.name)
         if hosted is not None and hosted.topic_id != topic.topic_id:
-            return  # deleted and created anew since: that is followed next
+            return  # deleted and created again since then: that is followed next
         if pause.is_due(TOPIC_COST):
             await turn()
         if hosted is None:
@@ -203,7 +204,7 @@ class Partitions:
                         hosted.to_open.add(index)
 
     def _let_go(self, hosted: HostedTopic, index: int) -> None:
-        """Other nodes have the partition; what is here of it, from a time before, is deleted."""
+        """Delete what an earlier time left here: other nodes have the partition now."""
         hosted.elsewhere.add(index)
         hosted.offline.discard(index)
         partition = hosted.partitions.pop(index, None)
@@ -212,7 +213,7 @@ class Partitions:
             self._delete(partition)
 
     def _follow_partition(self, hosted: HostedTopic, index: int, wanted: PartitionImage) -> None:
-        """Raises one of `FAULTS`; a partition that wasn't among the topic's isn't then."""
+        """Raises one of `FAULTS`. Then a partition that is new to the topic isn't added."""
         partition = hosted.partitions.get(index)
         if partition is None:
             directory = None
@@ -229,7 +230,7 @@ class Partitions:
             self._replicated[partition] = None
 
     def _open(self, directory: LogDirectory, hosted: HostedTopic, index: int) -> PartitionLog | None:
-        """The partition's log; None where its directory goes offline. Raises one of `FAULTS`."""
+        """Open the partition's log. Returns None if its directory goes offline. Raises one of `FAULTS`."""
         try:
             return directory.open_log(
                 hosted.name,
@@ -243,11 +244,11 @@ class Partitions:
             failure = error if isinstance(error, OSError) else error.__cause__
             if not (isinstance(failure, OSError) and directory.report(failure)):
                 raise
-            log.error("%s-%d can't be opened: %s", hosted.name, index, failure)
+            log.error("can't open %s-%d: %s", hosted.name, index, failure)
             return None
 
     def take_offline(self, directory: LogDirectory) -> None:
-        """The directory failed: its partitions are answered with KAFKA_STORAGE_ERROR from now on (Kafka:
+        """Take a failed directory's partitions offline: they answer KAFKA_STORAGE_ERROR from now on (Kafka:
         `ReplicaManager.handleLogDirFailure`)."""
         for topic in self.by_name.values():
             for index, partition in [*topic.partitions.items()]:
@@ -257,7 +258,7 @@ class Partitions:
                     partition.give_up(Error.KAFKA_STORAGE_ERROR)
 
     def offline(self) -> set[tuple[bytes, int]]:
-        """Those in a log directory that can't be used, by topic id and number."""
+        """The partitions in log directories that can't be used, by topic id and number."""
         return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
 
     async def _remove(self, topic: TopicImage, pause: Pause) -> None:
@@ -267,22 +268,23 @@ class Partitions:
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
         for index in [*hosted.partitions]:
-            partition = hosted.partitions.pop(index)  # else they hold each other, and the log with them
-            partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first: else who waits is told of a closed log
+            partition = hosted.partitions.pop(index)  # otherwise they keep each other and the log alive
+            partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first, or waiters learn of a closed log
             self._delete(partition)
             if pause.is_due():
                 await turn()
         self._discard_unopened_futures(hosted.name)
 
     def _discard_unopened_futures(self, topic: str) -> None:
-        """Of moves that couldn't go on in this run, their partitions being offline."""
+        """Discard the folders of moves that couldn't go on in this run because their partitions are
+        offline."""
         for directory in [*self._directories.values()]:
             for folder in directory.future_folders():
                 if folder.topic == topic:
                     try:
                         directory.discard_future(folder, self._new_folder_name())
                     except OSError as error:
-                        log.error("%s can't be deleted: %s", folder.path, error)
+                        log.error("can't delete %s: %s", folder.path, error)
 
     def _delete(self, partition: Partition) -> None:
         move, partition.move = partition.move, None
@@ -290,14 +292,14 @@ class Partitions:
             try:
                 move.directory.delete_future(move.log, self._new_folder_name())
             except FAULTS as error:
-                log.error("the future %s can't be deleted: %s", move.log.directory, error)
+                log.error("can't delete the future log %s: %s", move.log.directory, error)
         directory, deleted = partition.directory, partition.log
         if directory.logs.get((deleted.topic, deleted.partition)) is not deleted:
-            return  # its folder has gone, and what came behind that had failed
+            return  # its folder is gone, and a later step had failed
         try:
             directory.delete_log(deleted, self._new_folder_name())
         except FAULTS as error:
-            log.error("%s-%d can't be deleted: %s", deleted.topic, deleted.partition, error)
+            log.error("can't delete %s-%d: %s", deleted.topic, deleted.partition, error)
             failure = error.__cause__
             if not (isinstance(failure, OSError) and directory.report(failure)):
                 self._to_delete.append(partition)

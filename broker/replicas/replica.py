@@ -1,4 +1,4 @@
-"""Another node's copy of a partition, as far as its leader knows it (Kafka: `Replica`, `ReplicaState`)."""
+"""Another node's copy of a partition, as its leader knows it (Kafka: `Replica`, `ReplicaState`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_OFFSET = -1
-NO_BROKER_EPOCH = -1  # of a follower that says none, or hasn't fetched
+NO_BROKER_EPOCH = -1  # of a follower that names none, or hasn't fetched
 
 
 class Replica:
-    """How far its log is. It has caught up at the time of a fetch that asked for all that the leader had by then, or
-    by the fetch before."""
+    """How far a replica's log is. It was caught up at the time of its last fetch that asked for everything
+    the leader had then or at the fetch before."""
 
     __slots__ = (
         "broker_epoch",
@@ -36,7 +36,7 @@ class Replica:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.leader_end_offset = 0
-        """Where the leader's log ended when it fetched last."""
+        """The leader's log end offset at the replica's last fetch."""
         self.fetched_ms = 0
         self.caught_up_ms = 0
         self.broker_epoch = NO_BROKER_EPOCH
@@ -45,8 +45,8 @@ class Replica:
     def begin_epoch(
         self, now_ms: int, leader_end_offset: int, *, is_new_leader: bool, is_in_sync: bool
     ) -> None:
-        """A leader epoch begins. To a new leader it has said nothing yet. Who is in sync has all of its time again to
-        catch up; who isn't holds up nothing until it fetches."""
+        """Begin a leader epoch. A new leader knows nothing of its replicas. Those in sync get the full time
+        again to catch up; others hold nothing back until they fetch."""
         since_ms = now_ms if is_in_sync else 0
         self.caught_up_ms = since_ms
         if is_new_leader:
@@ -67,7 +67,7 @@ class Replica:
         leader_end_offset: int,
         now_ms: int,
     ) -> None:
-        """It has all below `log_end_offset`, which it asks for."""
+        """Note a fetch: the replica has everything below `log_end_offset`, from where it fetches."""
         if log_end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif log_end_offset >= self.leader_end_offset:
@@ -79,18 +79,18 @@ class Replica:
         self.has_fetched = True
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has all that the leader has, or had it within that time."""
+        """True if it has everything that the leader has, or had so within the last `max_lag_ms`."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
 
 
 # --------------------------------------------------------------------------------------------------------------
-# A partition of which this node has a copy, and that another node leads, or nobody (Kafka: `Partition` of a follower).
+# A partition with a copy on this node that another node leads, or nobody (Kafka: `Partition` of a follower).
 
 NO_LEADER_EPOCH = -1
 
 
 class Follower:
-    """The role of a partition that isn't led here."""
+    """The role of a partition that this node doesn't lead."""
 
     __slots__ = ("_fetches", "_log_start_moved", "is_over", "leader_epoch", "leader_id", "log")
 
@@ -102,53 +102,57 @@ class Follower:
         leader_epoch: int = NO_LEADER_EPOCH,
         log_start_moved: Callable[[], object] = lambda: None,
     ) -> None:
-        """`leader_id` is NO_LEADER where nobody leads it. `log_start_moved` is told that the leader's has."""
+        """`leader_id` is NO_LEADER if there is none. `log_start_moved` is called when the log start follows
+        the leader's."""
         self.log = log
         self._fetches = fetches
         self._log_start_moved = log_start_moved
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.is_over = False
-        """Whether the partition has another role by now: what its leader still answers isn't taken."""
+        """True if the partition has another role by now. Then later answers of the leader have no effect."""
 
     def learn_log_start(self, of_leader: int) -> None:
-        """What the leader has deleted goes here as well, as far as it is known to be committed."""
+        """Delete what the leader has deleted, as far as it is known to be committed."""
         log = self.log
         if of_leader > log.log_start_offset:
             log.delete_records_before(min(of_leader, log.high_watermark))
             self._log_start_moved()
 
     def learn_high_watermark(self, of_leader: int) -> None:
-        """What the leader has committed is committed here as well, as far as this log has it. It never goes back."""
+        """Commit what the leader has committed, as far as this log has it. It never goes back."""
         log = self.log
         log.update_high_watermark(max(log.high_watermark, min(of_leader, log.log_end_offset)))
         if self._fetches:
             self._fetches.wake()
 
 
-# --- The fetches that wait at one partition -------------------------------------------------------------------
+# --- The fetches that wait at a partition -------------------------------------------------------------------
 
 
 class WaitingFetch(Protocol):
-    """What a partition knows of a fetch that waits."""
+    """A waiting fetch, as a partition sees it."""
 
     def recheck(self, place: int) -> None:
-        """The partition moved that is at this place among those of the fetch. Raises nothing."""
+        """Note that a partition moved. `place` is its place in the fetch. Raises nothing."""
         ...
 
 
 class WaitingFetches(dict[WaitingFetch, int]):
-    """Woken whenever the partition's offsets, its role or its leader change, or it goes: in the order in which they
-    came, so that a run can be repeated. An empty dict is a third of an empty set, and most partitions are idle."""
+    """Fetches to wake whenever the partition's offsets, its role or its leader change, or it goes away.
+
+    They wake in the order in which they came, so runs are repeatable. An empty dict takes a third of the
+    memory of an empty set, and most partitions are idle.
+    """
 
     __slots__ = ()
 
     def add(self, fetch: WaitingFetch, place: int) -> None:
-        """`place`: what the fetch knows the partition by."""
+        """Add a fetch. `place` is the partition's place in that fetch."""
         self[fetch] = place
 
     def discard(self, fetch: WaitingFetch) -> None:
-        """It waits no more, if it did."""
+        """Remove a fetch, if it is there."""
         self.pop(fetch, None)
 
     def wake(self) -> None:

@@ -1,11 +1,13 @@
-"""How followers keep up with one leader's partitions: what is asked of it, and what its answers make of the logs.
+"""Keeping followers up with the partitions of one leader: requests to it, and applying its answers to the
+logs.
 
     request = fetcher.request()
     yield from fetcher.answered(request, answer)
 
-Of each partition the log is fetched from its end, batches are appended as they are, and what the leader hasn't is cut
-off. Nothing waits here: whoever drives it asks again once there is something to ask (`wait_s`). What is throttled and
-not in sync is left out as long as the quota is exceeded.
+Each partition is fetched from its log end. Batches are appended unchanged, and whatever the leader doesn't
+have is cut off. Nothing waits here: the caller asks again once there is something to ask (`wait_s`). While
+the quota is exceeded, throttled replicas that aren't in sync are left out.
+
 Source: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`; KIP-101, KIP-595, KIP-903.
 """
 
@@ -47,19 +49,20 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# One partition that is fetched of its leader: how that stands, how it is asked for, and what its answer costs.
+# One partition fetched from its leader: its state, its requests, and the cost of its answers.
 
 log = logging.getLogger("barnabas.replicas")
 
-OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
+OF_ITS_START, OF_ITS_END = -2, -1  # timestamps of ListOffsets
 
 _APPEND_COST, _BYTES_PER_COST = 10, 4096
 _FILES_COST, _EPOCH_COST, _CUT_COST = 100, 40, 100
-"""For its first records a log's files are made, for those of another epoch one is rewritten, for a cut some."""
+"""The first records create a log's files. Records of a new epoch rewrite one file, and a cut rewrites
+several."""
 
 
 class FollowState(Enum):
-    """Of one partition."""
+    """The state of one partition."""
 
     FETCHING = "it is in the next Fetch"
     OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
@@ -69,7 +72,7 @@ class FollowState(Enum):
 
 
 class Followed:
-    """In one epoch of its leader."""
+    """A partition in one epoch of its leader."""
 
     __slots__ = ("agrees", "lag", "name", "paused_until_s", "role", "state", "wanted")
 
@@ -79,11 +82,11 @@ class Followed:
         self.state = FollowState.FETCHING
         self.paused_until_s = 0.0
         self.lag: int | None = None
-        """Behind what was committed when records came last; None: nothing has come yet."""
+        """How far it was behind the high watermark when records last came. None if nothing has come yet."""
         self.agrees = False
-        """Whether its leader has said, in this epoch, that both logs are one up to the end of this one."""
+        """True if the leader has shown, in this epoch, that both logs agree up to the end of this one."""
         self.wanted = OF_ITS_END
-        """Which end of the leader's log is asked for, where it is out of range."""
+        """If it is out of range, which end of the leader's log to ask for."""
 
     @property
     def log(self) -> PartitionLog:
@@ -91,13 +94,13 @@ class Followed:
 
     @property
     def is_present(self) -> bool:
-        """Whether its partition has this role still, and its disk hasn't refused for good."""
+        """True if the partition still has this role, and its disk hasn't failed for good."""
         role = self.role
         return not role.is_over and role.log.failure is None
 
     def awaits(self, asked: FetchPartition) -> bool:
-        """Whether an answer to this is for the epoch and the end that it has now. The metadata may have given the
-        partition another role a moment before whoever fetches it learns of that."""
+        """True if an answer to this request fits the current epoch and log end. The metadata may have given
+        the partition another role a moment before the fetcher learns of that."""
         role = self.role
         return (
             self.state is FollowState.FETCHING
@@ -107,7 +110,7 @@ class Followed:
         )
 
     def goes_on_as(self, role: Follower) -> bool:
-        """Whether it is of the same epoch, and the same log: then who is in sync is all that may have changed (Kafka:
+        """True if the role has the same epoch and the same log. Then at most the ISR has changed (Kafka:
         `isNewLeaderEpoch` of `ReplicaManager.applyLocalFollowersDelta`)."""
         mine = self.role
         return (mine.leader_id, mine.leader_epoch) == (
@@ -116,7 +119,7 @@ class Followed:
         ) and mine.log is role.log
 
     def asked_for(self, index: int, max_bytes: int) -> FetchPartition:
-        """From where its log ends now."""
+        """Return the request for this partition, from its current log end."""
         logged = self.log
         return FetchPartition(
             partition=index,
@@ -128,33 +131,40 @@ class Followed:
         )
 
     def parting_offset(self, of_leader: EpochEndOffset) -> int:
-        """Up to where its log is the leader's, as far as leader epochs tell. `of_leader`: where the epoch ends there
-        that this log ends with, or the last one before (Kafka: `AbstractFetcherThread.getOffsetTruncationState`)."""
+        """Return up to where the log agrees with the leader's, by their leader epochs. `of_leader` is the
+        end, in the leader's log, of this log's last epoch or the one before (Kafka:
+        `AbstractFetcherThread.getOffsetTruncationState`)."""
         logged = self.log
         epoch, end_offset = logged.leader_epochs.end_offset_for(of_leader.epoch, logged.log_end_offset)
-        if epoch < 0:  # nothing here is as old
+        if epoch < 0:  # nothing here is that old
             return min(of_leader.end_offset, logged.log_end_offset)
         return end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
 
     def learn_agreement(self, leader_start: int) -> None:
-        """Its leader has found no parting of the logs, and its own begins there. It knows its last epochs alone: one
-        that begins right behind this log tells nothing of it."""
+        """Learn from an answer without divergence that the logs agree. `leader_start` is where the leader's
+        log begins. The leader only knows the epochs in its log: if it begins right behind this log, it says
+        nothing about this one."""
         logged = self.log
         if leader_start < logged.log_end_offset and logged.leader_epochs.last >= 0:
             self.agrees = True
 
     def cut_off(self, offset: int, now_ms: int) -> None:
-        """Its log, where its leader's parts from it. Raises as `PartitionLog.truncate_to`."""
+        """Cut off the log where it diverges from the leader's. Raises as `PartitionLog.truncate_to`."""
         logged = self.log
         before, committed = logged.log_end_offset, logged.high_watermark
         logged.truncate_to(offset, now_ms)
         if offset < before:
             tell = log.warning if offset < committed else log.info
             name = f"{self.name}-{logged.partition}"
-            tell("%s is cut off at offset %d of %d, as its leader's is", name, offset, before)
+            tell(
+                "truncated %s to offset %d of %d, where it diverges from its leader's log",
+                name,
+                offset,
+                before,
+            )
 
     def cost_of(self, data: PartitionData) -> int:
-        """Of taking over what was answered, in what it costs where there is nothing new: some µs."""
+        """Return the cost of applying an answer. The unit is an answer without news: some µs."""
         if not data.records:
             return 1 if data.diverging_epoch is None else _CUT_COST
         cost = _APPEND_COST + len(data.records) // _BYTES_PER_COST
@@ -165,15 +175,15 @@ class Followed:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# All of one leader.
+# All partitions of one leader.
 
 FETCH_VERSION = 18
 LIST_OFFSETS_VERSION = 11
-"""At metadata.version 30: fetchers ask for no versions."""
+"""At metadata.version 30: fetchers don't negotiate versions."""
 
 
 class ReplicaFetcher:
-    """Of one leader. One request is under way at a time."""
+    """Fetches from one leader. One request is in flight at a time."""
 
     def __init__(
         self,
@@ -183,8 +193,8 @@ class ReplicaFetcher:
         quota: ReplicationQuota,
         settings: FetchSettings | None = None,
     ) -> None:
-        """`broker_epoch` of the present registration: by it the leader knows who may join the ISR. `quota` is that of
-        all fetchers of this node."""
+        """`broker_epoch` is that of the current registration: the leader decides by it who may join the ISR.
+        `quota` is that of all fetchers of this node."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._clock = clock
@@ -193,18 +203,18 @@ class ReplicaFetcher:
         self._followed: dict[PartitionKey, Followed] = {}
         self._is_syncing = False
         self.wake: Callable[[], None] = lambda: None
-        """Told when there is something to ask again that waited for this node's disk."""
+        """Called when a request that waited for this node's disk can be made."""
 
     @property
     def backoff_s(self) -> float:
-        """Until what failed is tried again."""
+        """How long to wait before retrying what failed."""
         return self._settings.backoff_ms / 1000
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def follow(self, topic_id: bytes, name: str, partition: int, role: Follower) -> None:
-        """In this epoch of its leader. What was known of it in another one is forgotten."""
+        """Follow a partition in this epoch of its leader. Forgets what was known from another epoch."""
         key = topic_id, partition
         before = self._followed.get(key)
         if before is not None and before.goes_on_as(role):
@@ -214,22 +224,23 @@ class ReplicaFetcher:
             self._go_on_once_synced(followed)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
-        """It is followed no more. An answer about it that is on its way is passed over."""
+        """Stop following a partition. An answer in flight about it has no effect."""
         self._followed.pop((topic_id, partition), None)
 
     def state_of(self, topic_id: bytes, partition: int) -> FollowState:
-        """KeyError where it isn't followed."""
+        """The state of a partition. Raises KeyError if it isn't followed."""
         return self._followed[topic_id, partition].state
 
-    # --- asking ---------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _present(self) -> list[tuple[PartitionKey, Followed]]:
-        """Those that have their role still, and a log that is appended to. Of others nothing is asked: it says what is
-        here, and the leader would take them for in sync, though the disk hasn't what was to be synced."""
+        """The partitions that still have their role and a log that can be appended to. For the others nothing
+        is requested: a request reports this log's end, so the leader would count it as in sync although the
+        disk has failed."""
         return [item for item in self._followed.items() if item[1].is_present]
 
     def wait_s(self) -> float | None:
-        """How long until there is something to ask; None: not before another partition is followed."""
+        """How long until there is something to request. None: not before another partition is followed."""
         if self._is_syncing:
             return None
         now_s = self._clock.monotonic_s()
@@ -245,8 +256,8 @@ class ReplicaFetcher:
         return min(waits, default=None)
 
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
-        """The next one; None where there is nothing to ask now. What this node's disk refuses isn't raised: it costs
-        its partition alone."""
+        """Return the next request, or None if there is nothing to request now. If this node's disk refuses
+        something, that affects only its partition and raises nothing."""
         now_s, present = self._clock.monotonic_s(), self._present()
         for _, each in present:
             if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
@@ -270,13 +281,13 @@ class ReplicaFetcher:
         return bool(quota.throttled) and quota.is_exceeded()
 
     def _is_throttled(self, followed: Followed, index: int) -> bool:
-        """Where the quota is exceeded. Who has all that is committed goes on, or would leave the ISR (Kafka:
-        `RemoteLeaderEndPoint.shouldFollowerThrottle`)."""
+        """True if the quota, when exceeded, throttles this partition. One that has everything committed goes
+        on, or else it would leave the ISR (Kafka: `RemoteLeaderEndPoint.shouldFollowerThrottle`)."""
         return followed.lag != 0 and self._quota.is_throttled(followed.name, index)
 
     def _waits_for_sync(self, present: list[tuple[PartitionKey, Followed]]) -> bool:
-        """Where `flush.messages` is reached the next request, which says what is here, waits for the disk. (Kafka's
-        append does.)"""
+        """True if the next request has to wait for the disk, because `flush.messages` is reached: a request
+        reports what is here. (In Kafka, the append waits.)"""
         if self._is_syncing:
             return True
         for _, each in present:
@@ -303,18 +314,20 @@ class ReplicaFetcher:
         self.wake()
 
     def _begin_at_hole(self, followed: Followed) -> None:
-        """What a power loss took out of the middle the leader has, and all that lies behind."""
+        """Fetch again from where a power loss left a hole in the log. The leader has that part and everything
+        behind it."""
         logged, hole = followed.log, followed.log.hole
         if hole is not None and followed.state is FollowState.FETCHING:
-            log.warning("%s-%d is fetched again from offset %d", followed.name, logged.partition, hole)
+            log.warning("fetching %s-%d again from offset %d", followed.name, logged.partition, hole)
             with self._at_its_own_cost(followed):
                 logged.truncate_to(hole, self._clock.now_ms())
                 self._go_on_once_synced(followed)
 
     def _go_on_once_synced(self, followed: Followed) -> None:
-        """It is fetched; where its end was cut off, once the disk has the cut: else a power loss might bring some of it
-        back, amid what came in its place. (Kafka relies on the file system for that.)"""
-        has_returned = False  # before, whoever called asks next
+        """Fetch the partition. If its end was cut off, wait until the disk has the cut. Otherwise a power
+        loss might bring some of it back, amid what replaced it. (Kafka relies on the file system for
+        that.)"""
+        has_returned = False  # before that, the caller makes the next request
 
         def synced(failure: Exception | None) -> None:
             if followed.state is FollowState.SYNCING:
@@ -358,8 +371,8 @@ class ReplicaFetcher:
         request: FetchRequest | ListOffsetsRequest,
         answer: FetchResponse | ListOffsetsResponse | KafkaError,
     ) -> None:
-        """Takes over what it says, as far as it is followed by then. What this node's disk refuses isn't raised, and
-        costs its partition alone. Raises BrokenInvariantError."""
+        """Apply an answer to the partitions that are still followed. If this node's disk refuses something,
+        that affects only its partition and raises nothing. Raises BrokenInvariantError."""
         if isinstance(request, FetchRequest):
             if isinstance(answer, FetchResponse) and not answer.error_code:
                 await self._fetched(request, answer)
@@ -387,9 +400,9 @@ class ReplicaFetcher:
 
     @contextmanager
     def _at_its_own_cost(self, followed: Followed) -> Iterator[None]:
-        """What fails of one partition is in no other's way. What this node's disk or memory refuses is tried again,
-        unless the log is lost; what nobody foresaw isn't (Kafka: `AbstractFetcherThread.markPartitionFailed`). A broken
-        invariant is raised."""
+        """Keep a partition's failure from affecting others. If this node's disk or memory refuses something,
+        it is tried again, unless the log is lost. Unexpected errors aren't retried (Kafka:
+        `AbstractFetcherThread.markPartitionFailed`). Raises broken invariants."""
         try:
             yield
         except (KafkaError, OSError, CorruptRecordError, MemoryError) as error:
@@ -401,7 +414,7 @@ class ReplicaFetcher:
         except Exception as error:
             if stops_the_broker(error):
                 raise
-            log.exception("%s-%d can't be followed", followed.name, followed.log.partition)
+            log.exception("can't follow %s-%d", followed.name, followed.log.partition)
             self._fail(followed, repr(error))
 
     async def _fetched(self, request: FetchRequest, answer: FetchResponse) -> None:
@@ -421,7 +434,7 @@ class ReplicaFetcher:
                         self._take(each, data)
 
     def _take(self, followed: Followed, data: PartitionData) -> None:
-        """Of the epoch and the end that it has now."""
+        """Apply an answer to a partition. It fits the current epoch and log end."""
         error = data.error_code
         if error == Error.NONE:
             diverging = data.diverging_epoch
@@ -437,10 +450,10 @@ class ReplicaFetcher:
             self._pause(followed)
 
     def _fail(self, followed: Followed, why: str) -> None:
-        """Whoever follows the metadata learns of the next epoch, and begins anew."""
+        """Stop fetching in this epoch. The next epoch, which the metadata brings, starts afresh."""
         followed.state = FollowState.FAILED
         epoch = followed.role.leader_epoch
-        log.info("%s-%d isn't fetched in epoch %d: %s", followed.name, followed.log.partition, epoch, why)
+        log.info("not fetching %s-%d in epoch %d: %s", followed.name, followed.log.partition, epoch, why)
 
     def _append(self, followed: Followed, data: PartitionData) -> None:
         logged = followed.log
@@ -458,7 +471,7 @@ class ReplicaFetcher:
             )
         except CorruptRecordError as error:
             name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset
-            log.warning("%s: what was fetched from offset %d makes no sense: %s", name, end_offset, error)
+            log.warning("%s: the records fetched from offset %d are corrupt: %s", name, end_offset, error)
             self._pause(followed)
         else:
             self._count(followed, len(records), data.high_watermark)
@@ -466,7 +479,7 @@ class ReplicaFetcher:
         followed.role.learn_log_start(data.log_start_offset)
 
     def _count(self, followed: Followed, size: int, committed: int) -> None:
-        """What was appended. The bytes of replicas in sync count as well."""
+        """Count what was appended. Bytes of replicas in sync count, too."""
         logged, quota = followed.log, self._quota
         if size or followed.lag is None:
             followed.lag = max(0, committed - logged.log_end_offset)
@@ -474,7 +487,7 @@ class ReplicaFetcher:
             quota.record(size)
 
     def _truncate(self, followed: Followed, of_leader: EpochEndOffset) -> None:
-        """To where this log and the leader's part."""
+        """Truncate to where this log and the leader's diverge."""
         followed.cut_off(followed.parting_offset(of_leader), self._clock.now_ms())
         self._go_on_once_synced(followed)
 
@@ -500,7 +513,8 @@ class ReplicaFetcher:
                         self._take_end(followed, found.offset)
 
     def _take_end(self, followed: Followed, offset: int) -> None:
-        """The leader's log ends before this one, and this one's end goes; or begins behind it, and all of it goes."""
+        """Handle an out-of-range log. If the leader's log ends before this one, cut off the end. If it begins
+        behind this one, begin anew there."""
         logged, now_ms = followed.log, self._clock.now_ms()
         if followed.wanted == OF_ITS_END and offset >= logged.log_end_offset:
             followed.wanted = OF_ITS_START

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to by the leader (KIP-392).
+"""Choosing the replica to which a leader sends a consumer (KIP-392).
 
 Source: `RackAwareReplicaSelector`, `ReplicaManager.findPreferredReadReplica`.
 """
@@ -22,20 +22,24 @@ NO_REPLICA = -1
 
 
 class RackAwareReplicaSelector:
-    """For one consumer, which says its rack."""
+    """Chooses for one consumer, which names its rack."""
 
     __slots__ = ("_image", "_listener_name", "_own_rack", "_rack")
 
     def __init__(self, image: ClusterImage, listener_name: str, own_rack: str | None, rack: str) -> None:
-        """`listener_name`: by which the consumer has come, and reaches other brokers."""
+        """`listener_name` is the listener by which the consumer has come and will reach other brokers."""
         self._image = image
         self._listener_name = listener_name
         self._own_rack = own_rack
         self._rack = rack
 
     def select(self, partition: Partition, offset: int) -> int:
-        """The id of a broker in the consumer's rack that has the offset and is in sync, the one that has the most; or
-        NO_REPLICA, where this broker is to be read from: it is in that rack, doesn't lead, or nobody else will do."""
+        """Return the id of the broker in the consumer's rack that is in sync, has the offset, and has most
+        records.
+
+        Returns NO_REPLICA if the consumer should read here: this broker is in its rack, isn't the leader, or
+        no other fits.
+        """
         role = partition.role
         if self._rack == self._own_rack or not isinstance(role, Leader) or role.replicas is None:
             return NO_REPLICA
@@ -61,7 +65,8 @@ class RackAwareReplicaSelector:
 def selector_maker(
     config: BrokerConfig, image: ClusterImage
 ) -> Callable[[RequestContext, str], RackAwareReplicaSelector] | None:
-    """For a consumer and its rack; None where `replica.selector.class` names none that there is here."""
+    """Return a function that makes a selector from a consumer's request and its rack. None if
+    `replica.selector.class` names no selector that is available here."""
     if not config.selects_replicas:
         return None
     own_rack = config.get_string("broker.rack")

@@ -1,4 +1,4 @@
-"""Searching a log by time, without holding anybody up (Kafka: `UnifiedLog.fetchOffsetByTimestamp`)."""
+"""Searching a log by time without blocking the loop (Kafka: `UnifiedLog.fetchOffsetByTimestamp`)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 MAX_TIMESTAMP = -3
-"""In the place of a time: the record that has the log's largest timestamp."""
+"""A special timestamp: search for the record with the log's largest timestamp."""
 
 _IN_PASSING = LITTLE._replace(records=2_000)
-"""Of a search by time, some milliseconds: it makes an object of each record."""
+"""For a search by time, which makes an object of each record: some milliseconds."""
 
 
 async def search_by_time(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
-    """The first record at or after a time.
+    """Find the first record at or after a time.
 
-    What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop.
+    Long searches go in turns. A batch that takes long to decompress is searched beside the loop.
     """
     try:
         if timestamp == MAX_TIMESTAMP:

@@ -231,7 +231,7 @@ def test_what_nobody_foresaw_costs_its_partition(
     fail(monkeypatch, Follower, "learn_high_watermark", error=IndexError("out of it"))
     go_on_beside(pair)
     assert pair.following.state is FAILED
-    assert "can't be followed" in caplog.text
+    assert "can't follow" in caplog.text
 
 
 def test_a_broken_invariant_stops_the_node(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,5 +31,5 @@ async def test_a_codec_that_is_missing_is_warned_of_once_at_a_start(
     await started(tmp_path)
     assert [record.getMessage() for record in caplog.records] == [
         "topic a: compression.type=zstd: it needs the package cramjam, which isn't installed: pip install "
-        "'barnabas[compression]'; here its batches are stored as they come, and other topics' too"
+        "'barnabas[compression]'; until then, this broker stores batches for such topics as they arrive"
     ]
