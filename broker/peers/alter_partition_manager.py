@@ -1,4 +1,5 @@
-"""What leaders here say of who is in sync: to the controller, many partitions in one request, one request at a time.
+"""Leaders' requests to change their ISRs: sent to the controller, many partitions in one request, one request
+at a time.
 
 Source: `DefaultAlterPartitionManager`; KIP-497, KIP-903.
 """
@@ -31,16 +32,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.peers")
 
 ALTER_PARTITION_RETRY_MS = 50
-"""How soon it is tried again where the controller refused a request as a whole."""
+"""How long to wait before trying again if the controller refused a whole request."""
 
 MOST_PARTITIONS_PER_REQUEST = 1_000
-"""Those behind them go with the next one: a broker that dies may leave the ISRs of all that is led here."""
+"""The rest goes with the next request: when a broker dies, it may leave the ISRs of all partitions led
+here."""
 
 _RECOVERY_STATES = range(2)  # LeaderRecoveryState: RECOVERED, RECOVERING
 
 
 class AlterPartitionManager:
-    """Of one broker."""
+    """Sends one broker's ISR changes."""
 
     def __init__(
         self,
@@ -48,20 +50,23 @@ class AlterPartitionManager:
         channel: ToController,
         scheduler: Scheduler,
     ) -> None:
-        """`broker` is asked before each request: its epoch is another one when it has registered anew."""
+        """`broker` is called before each request, as the broker's epoch changes when it registers again."""
         self._broker = broker
         self._channel = channel
         self._scheduler = scheduler
         self._wanted: dict[PartitionKey, tuple[WantedIsr, Later[LeaderAndIsr]]] = {}
-        """What isn't answered yet, in the order in which it came."""
+        """The changes without an answer yet, in the order in which they came."""
         self._again: Scheduled | None = None
-        self._is_asking = False  # until all that the answer says is told
+        self._is_asking = False  # until all of an answer is handled
         self._is_stopped = False
 
     def submit(self, partition: PartitionKey, wanted: WantedIsr) -> Later[LeaderAndIsr]:
-        """How the partition is now, or KafkaError: why it can't be so. It is answered once, in a later turn, however
-        long it takes until a controller answers, and never once this is stopped. Of each partition there is one wish at
-        a time: a second one fails in this call (OPERATION_NOT_ATTEMPTED). Where this raises nothing is asked for."""
+        """Request a new ISR. The result is the partition's state, or a KafkaError if the controller refuses.
+
+        It comes once, in a later turn, however long it takes for a controller to answer; after `stop` it
+        never comes. A partition has one request at a time: a second one fails in this call
+        (OPERATION_NOT_ATTEMPTED). If this call raises, nothing is requested.
+        """
         altered: Later[LeaderAndIsr] = Later()
         if self._is_stopped:
             return altered
@@ -77,7 +82,7 @@ class AlterPartitionManager:
         return altered
 
     def stop(self) -> None:
-        """Nothing more is asked, and nobody is told of anything."""
+        """Send and answer nothing more."""
         self._is_stopped = True
         for _, altered in self._wanted.values():
             altered.abandon()
@@ -87,7 +92,7 @@ class AlterPartitionManager:
         self._channel.stop()
 
     def _send(self) -> None:
-        """All that isn't answered, where no request is on its way."""
+        """Send everything without an answer, unless a request is in flight."""
         if self._is_stopped or self._is_asking or not self._wanted:
             return
         if self._again is not None:
@@ -131,7 +136,7 @@ class AlterPartitionManager:
             answer = await self._response_to(request)
         except KafkaError as refusal:
             log.warning(
-                "the controller refuses a request to alter partitions, and is asked again: %s",
+                "the controller refuses a request to alter partitions, trying again: %s",
                 refusal.error.name,
             )
             self._is_asking = False
@@ -148,14 +153,14 @@ class AlterPartitionManager:
             self._is_asking = False
             if any(key not in answers for key in sent):
                 log.warning(
-                    "the controller has left out partitions that it was asked to alter: it is asked again"
+                    "the controller's answer lacks partitions that it was asked to alter: trying again"
                 )
                 self._send_later()
             else:
                 self._send()
 
     async def _response_to(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Raises KafkaError where all of it is refused."""
+        """Send a request. Raises KafkaError if all of it is refused."""
         answer = await self._channel.ask(request, timeout_ms=None)
         assert isinstance(answer, AlterPartitionResponse)
         if answer.error_code:
@@ -163,14 +168,14 @@ class AlterPartitionManager:
         return answer
 
     def _tell(self, sent: Sequence[PartitionKey], answers: Mapping[PartitionKey, AlteredPartition]) -> None:
-        """Whoever is told may ask for more in that call: it goes with the next request."""
+        """Pass on the answers. The callbacks may request more, which goes with the next request."""
 
         def tell(key: PartitionKey) -> None:
-            if key in answers and key in self._wanted:  # else it has stopped meanwhile
+            if key in answers and key in self._wanted:  # otherwise it has stopped meanwhile
                 _, altered = self._wanted.pop(key)
                 _answer(altered, answers[key])
 
-        tell_each(sent, tell, log, "a leader can't be told what the controller made of its ISR")
+        tell_each(sent, tell, log, "a callback for the answer about an ISR failed")
 
     def _send_later(self) -> None:
         if not self._is_stopped:

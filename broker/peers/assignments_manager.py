@@ -1,4 +1,5 @@
-"""In which of its directories this broker has replicas: told to the controller, many in one request, until it knows.
+"""Reporting to the controller in which directories this broker has replicas, many in one request, until it
+knows.
 
 Source: `AssignmentsManager`, `AssignmentsManagerDeadlineFunction`; KIP-858.
 """
@@ -32,8 +33,8 @@ MAX_ASSIGNMENTS_PER_REQUEST = 2_250
 """AssignReplicasToDirsRequest.MAX_ASSIGNMENTS_PER_REQUEST."""
 ASSIGNMENTS_TIMEOUT_MS = 60_000
 GATHERING_MS = 100
-"""How long others are waited for, which go with the same request. Where requests fail it doubles with each in a row, up
-to the next. (Kafka's differ by up to a fiftieth from time to time.)"""
+"""How long to wait for other assignments that go with the same request. It doubles with each failed request
+in a row, up to the back-off below. (Kafka's waits vary by up to a fiftieth.)"""
 ASSIGNMENTS_BACK_OFF_MS = 10_000
 
 AssignedReplica: TypeAlias = "tuple[bytes, int]"
@@ -41,14 +42,14 @@ AssignedReplica: TypeAlias = "tuple[bytes, int]"
 
 
 class Assignment(NamedTuple):
-    """Where a replica is, and what is answered once the controller knows."""
+    """The directory of a replica, and the Later to reply to once the controller knows it."""
 
     directory_id: bytes
     known: Later[None]
 
 
 class AssignmentsManager:
-    """Of one broker."""
+    """Reports one broker's assignments."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class AssignmentsManager:
         channel: ToController,
         scheduler: Scheduler,
     ) -> None:
-        """`broker` is asked before each request; by `image`, the metadata as this broker knows it, what doesn't matter
-        any more is left out."""
+        """`broker` is called before each request. `image` is the metadata as this broker knows it:
+        assignments that don't matter any more are left out."""
         self._broker = broker
         self._image = image
         self._channel = channel
@@ -72,16 +73,20 @@ class AssignmentsManager:
 
     @property
     def pending(self) -> int:
-        """Assignments that the controller may not know (Kafka's metric `QueuedReplicaToDirAssignments`)."""
+        """How many assignments the controller may not know (Kafka's metric
+        `QueuedReplicaToDirAssignments`)."""
         return len(self._ready) + len(self._asked)
 
     def is_on_its_way(self, replica: AssignedReplica) -> bool:
-        """Whether the controller is being told of the replica."""
+        """True while an assignment of the replica waits or is in flight."""
         return replica in self._ready or replica in self._asked
 
     def assign(self, replica: AssignedReplica, directory_id: bytes) -> Later[None]:
-        """Tell the controller. It is answered in a later turn, unless the replica is assigned anew before that is sent,
-        or the partition or this broker's replica of it goes: then it never is."""
+        """Report an assignment. The reply comes in a later turn.
+
+        It never comes if the replica is assigned anew before this one is sent, or if the partition or this
+        broker's replica of it goes away.
+        """
         known: Later[None] = Later()
         if not self._is_stopped:
             self._ready[replica] = Assignment(directory_id, known)
@@ -89,7 +94,7 @@ class AssignmentsManager:
         return known
 
     def stop(self) -> None:
-        """Nothing more is asked, and nobody is told of anything."""
+        """Send and answer nothing more."""
         self._is_stopped = True
         for assignment in (*self._ready.values(), *self._asked.values()):
             assignment.known.abandon()
@@ -98,10 +103,10 @@ class AssignmentsManager:
         self._cancel()
         self._channel.stop()
 
-    # --- when -----------------------------------------------------------------------------------------------
+    # --- timing ---------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """The next request, unless one is due sooner."""
+        """Schedule the next request, unless one is due sooner."""
         delay_s = self._delay_ms() / 1000
         due_s = self._scheduler.time() + delay_s
         if self._timer is not None and self._due_s <= due_s:
@@ -122,10 +127,11 @@ class AssignmentsManager:
             self._timer.cancel()
             self._timer = None
 
-    # --- asking ---------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        """As many as one request takes; nothing while one is on its way, whose answer sees to the rest."""
+        """Send as many as one request takes. While one is in flight, send nothing: its answer triggers the
+        rest."""
         self._timer = None
         if self._asked:
             return
@@ -155,7 +161,8 @@ class AssignmentsManager:
             self._schedule()
 
     def _take(self, node_id: int) -> Iterator[tuple[AssignedReplica, Assignment]]:
-        """Out of those that are ready, at most a request's. What is left out counts, so that a turn has an end."""
+        """Take up to one request's worth of assignments. Those left out count, too, which limits the length
+        of a turn."""
         for replica in [*self._ready][:MAX_ASSIGNMENTS_PER_REQUEST]:
             assignment = self._ready.pop(replica)
             partition = self._image.partition_of(*replica)
@@ -171,7 +178,7 @@ class AssignmentsManager:
             answer = None
             self._failures += 1
             log.warning(
-                "the controller isn't told yet in which directories replicas are: %s", refusal.error.name
+                "can't tell the controller yet in which directories replicas are: %s", refusal.error.name
             )
         asked, self._asked = self._asked, {}
         try:
@@ -180,12 +187,12 @@ class AssignmentsManager:
                 self._tell(asked, answer)
         finally:
             if not self._is_stopped:
-                self._ready = {**asked, **self._ready}  # what came meanwhile counts
+                self._ready = {**asked, **self._ready}  # newer assignments win
                 if self._ready:
                     self._schedule()
 
     async def _response_to(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Raises KafkaError where all of it is refused."""
+        """Send a request. Raises KafkaError if all of it is refused."""
         answer = await self._channel.ask(request, timeout_ms=ASSIGNMENTS_TIMEOUT_MS)
         assert isinstance(answer, AssignReplicasToDirsResponse)
         if answer.error_code:
@@ -193,7 +200,7 @@ class AssignmentsManager:
         return answer
 
     def _tell(self, asked: dict[AssignedReplica, Assignment], response: AssignReplicasToDirsResponse) -> None:
-        """Those that it knows now are no longer among `asked`: the others are asked again."""
+        """Remove the assignments that the controller knows now from `asked`. The others are sent again."""
         refused = 0
         for directory in response.directories:
             for topic in directory.topics:
@@ -205,6 +212,6 @@ class AssignmentsManager:
                         asked.pop(replica).known.reply(None)
         if refused:
             log.info(
-                "the controller refuses %d assignments of replicas to directories, and is asked again",
+                "the controller refuses %d assignments of replicas to directories, trying again",
                 refused,
             )

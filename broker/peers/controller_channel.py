@@ -1,7 +1,8 @@
-"""The way to the controller, whoever it is by now, and what goes by it for clients of this broker: blocks of producer
-ids, topics that are used and aren't there.
+"""The channel to the current controller, and what uses it for clients of this broker: forwarded requests, and
+missing topics that clients use.
 
-A request goes to it again until it is answered, or its time is up.
+A request is sent again until it is answered, or its time is up.
+
 Source: `NodeToControllerChannelManager`, `NodeToControllerRequestThread`.
 """
 
@@ -47,22 +48,23 @@ log = logging.getLogger("barnabas.peers")
 
 
 CONTROLLER_RETRY_S = 0.05
-"""How soon it is tried again, without growth."""
+"""How long to wait before trying again. It doesn't grow."""
 
 
 class ToController(Protocol):
-    """A way to the controller, one request at a time: `ControllerChannel`, or `OwnController` in the same process."""
+    """A way to the controller for one request at a time: `ControllerChannel`, or `OwnController` in the same
+    process."""
 
     trouble: str
-    """What has kept the request that is under way from being answered so far; empty where nothing is known of it."""
+    """What has kept the current request from being answered so far. Empty if nothing is known."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """The first and last one of each API that the controller has, as far as it has told them."""
+        """The first and last version of each API that the controller has, as far as it has reported them."""
 
     async def ask(self, request: Message, *, timeout_ms: int | None) -> Message: ...
 
@@ -70,8 +72,8 @@ class ToController(Protocol):
 
 
 class ControllerChannel:
-    """One request at a time. Channels of different purposes are connections of their own: a request that takes long
-    holds up none of another kind."""
+    """One request at a time. Each purpose has a channel, and so a connection, of its own: a long request
+    doesn't hold up other kinds."""
 
     def __init__(
         self,
@@ -82,8 +84,8 @@ class ControllerChannel:
         *,
         why_unknown: Callable[[], str] = lambda: "",
     ) -> None:
-        """`controller` says who it is, as far as that is known; `why_unknown` what keeps it from being known.
-        Each answer is waited for as long as `request_timeout_ms` says."""
+        """`controller` returns the controller, as far as it is known. `why_unknown` says what keeps it from
+        being known. Each answer may take `request_timeout_ms`."""
         self._controller = controller
         self._why_unknown = why_unknown
         self.trouble = ""
@@ -98,9 +100,12 @@ class ControllerChannel:
         return {} if self._asked.peer is None else self._asked.peer.versions
 
     async def ask(self, request: Message, *, timeout_ms: int | None) -> Message:
-        """The answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked again, of whoever
-        it is by then. Raises KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer in time,
-        whose message is the trouble there was; `timeout_ms` None: it is asked for as long as it takes."""
+        """Return the answer, with whatever error it has. After NOT_CONTROLLER anywhere in it, ask again, and
+        by then perhaps another node.
+
+        Raises KafkaError: UNSUPPORTED_VERSION; REQUEST_TIMED_OUT if there is no answer in time, with the
+        trouble as its message. With `timeout_ms` None, there is no limit.
+        """
         assert not self.is_busy, "one request at a time"
         self.is_busy, self.trouble = True, ""
         until_s = math.inf if timeout_ms is None else self._time() + timeout_ms / 1000
@@ -116,10 +121,10 @@ class ControllerChannel:
             self.is_busy = False
 
     async def _ask_once(self, request: Message, until_s: float) -> Message | None:
-        """None: it is to be asked again, for the trouble there is."""
+        """Ask once. Returns None if it has to be asked again; `trouble` says why."""
         controller = self._controller()
         if controller is None or not controller.host:
-            self.trouble = self._why_unknown() or "no controller has said yet where it is"
+            self.trouble = self._why_unknown() or "no controller is known yet"
             return None
         left_ms = min(self._request_timeout_ms, (until_s - self._time()) * 1000)
         try:
@@ -130,26 +135,25 @@ class ControllerChannel:
             self.trouble = error.message or error.error.name
             return None
         if Error.NOT_CONTROLLER in error_codes(answer):
-            self.trouble = "whoever was asked is the controller no more"
+            self.trouble = "the node asked isn't the controller any more"
             return None
         return answer
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._asked.stop()
         self._again.stop()
 
 
-# --- Topics that are used and aren't there (Kafka: `AutoTopicCreationManager`) ------------------------------
-#
-# Who asks is told once they are there here, too: the metadata that has them comes by itself. Kafka doesn't wait for
-# that, since it has sent its client away before.
+# --- Missing topics that clients use (Kafka: `AutoTopicCreationManager`) ------------------------------------
+# The answer comes once this broker has the topics, too; they arrive with the metadata. Kafka doesn't wait for
+# that, since it has already sent its client away.
 
 
 TIMEOUT_MS = 30_000
 """`request.timeout.ms`."""
 LONGEST_WAIT_S = 3.0
-"""For the metadata of topics that the controller has created."""
+"""How long to wait for the metadata of topics that the controller has created."""
 
 
 class _Wanted:
@@ -161,8 +165,8 @@ class _Wanted:
 
 
 class TopicCreationRequests:
-    """One after the other. Each waits in the name of clients that have one request in work; the same topic isn't asked
-    for twice (`AutoTopicCreation`)."""
+    """Requests to create topics, one after the other. Each waits for clients with one request in work, and no
+    topic is requested twice (`AutoTopicCreation`)."""
 
     def __init__(self, to_controller: ToController, metadata: MetadataLog, scheduler: Scheduler) -> None:
         self._to_controller = to_controller
@@ -173,8 +177,8 @@ class TopicCreationRequests:
         metadata.following.told.append(self._look)
 
     async def create(self, topics: Sequence[CreatableTopic]) -> Created | KafkaError:
-        """What the controller has made of each; this broker learns of the topics from the metadata. What isn't sent yet
-        may be given up."""
+        """Return the controller's result for each topic. This broker learns of the topics from the metadata.
+        A request that isn't sent yet may be abandoned."""
         wanted = _Wanted(topics)
         self._waiting.append(wanted)
         wanted.outcome.on_abandon = partial(self._give_up, wanted)
@@ -216,8 +220,9 @@ class TopicCreationRequests:
         )
 
     def _look(self) -> None:
-        """The metadata is followed, or begins to be. Who is told may have it looked again, and others told in that."""
-        tell_each([*self._created], self._tell_if_here, log, "it can't be told that a topic is there")
+        """Check the created topics: the metadata is followed, or begins to be. A callback may cause another
+        check, which answers others."""
+        tell_each([*self._created], self._tell_if_here, log, "a callback for a created topic failed")
 
     def _tell_if_here(self, wanted: _Wanted) -> None:
         if wanted in self._created and self._are_here(self._created[wanted][0]):
@@ -229,7 +234,7 @@ class TopicCreationRequests:
         wanted.outcome.reply(created)
 
     def stop(self) -> None:
-        """Nobody is told anything any more."""
+        """Stop: nothing is answered any more."""
         for _, late in self._created.values():
             late.cancel()
         self._created.clear()
@@ -242,7 +247,9 @@ def _outcomes(topics: Sequence[CreatableTopic], answer: Message) -> Created:
     for topic in topics:
         result = told.get(topic.name)
         if result is None:
-            found.append((topic, KafkaError(Error.UNKNOWN_SERVER_ERROR, "the controller says nothing of it")))
+            found.append(
+                (topic, KafkaError(Error.UNKNOWN_SERVER_ERROR, "the controller's answer doesn't mention it"))
+            )
         elif result.error_code:
             found.append((topic, KafkaError(error_of(result.error_code), result.error_message)))
         else:
@@ -251,10 +258,8 @@ def _outcomes(topics: Sequence[CreatableTopic], answer: Message) -> Created:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# What a client asks of the controller, sent on to it as it came (KIP-590, Envelope): whose it is at the
-# controller,
-#
-# what the client is told where that can't be asked, and the way there.
+# Clients' requests for the controller, forwarded to it unchanged (KIP-590, Envelope): the sender as the
+# controller sees it, the client's answer if the controller can't be asked, and the forwarding itself.
 #
 # Source: `ForwardingManagerImpl`, `RequestChannel.buildResponseSend`; `getErrorResponse` of each request.
 
@@ -263,7 +268,7 @@ _VERSION = b"\0\0"
 
 
 class Sender(NamedTuple):
-    """By whose connection it came, and whose it is."""
+    """The connection that a forwarded request came by, and the client that sent it."""
 
     connection: Connection
     principal: Principal
@@ -274,7 +279,7 @@ class Sender(NamedTuple):
 
 
 class ForwardedContext(RequestContext):
-    """The client's, who is at another node."""
+    """The context of a client at another node."""
 
     is_forwarded = True
 
@@ -288,11 +293,11 @@ class ForwardedContext(RequestContext):
 
     @property
     def principal(self) -> Principal:
-        """The client, as its broker knows it."""
+        """The client, as its broker identified it."""
         return self._sender.principal
 
     def mute(self, throttle_ms: int) -> None:
-        """The broker that handed it on does so, by what it is told: its connection is others' too
+        """Do nothing: the forwarding broker mutes its client. This connection carries others' requests, too
         (`RequestHandlerHelper.sendMaybeThrottle`)."""
 
     @property
@@ -302,41 +307,41 @@ class ForwardedContext(RequestContext):
 
 
 def principal_of(data: Bytes | None) -> Principal:
-    """As `DefaultKafkaPrincipalBuilder.deserialize`. Raises CodecError."""
+    """Decode a principal like `DefaultKafkaPrincipalBuilder.deserialize`. Raises CodecError."""
     if data is None or bytes(data[:2]) != _VERSION:
         raise CodecError("a principal of no version that is known")
     found = decode(DefaultPrincipalData, 0, bytes(data[2:]))
     return (TokenPrincipal if found.token_authenticated else Principal)(found.type, found.name)
 
 
-# --- Where the controller can't be asked: the error, of each thing that the client asked for ----------------
+# --- Answers if the controller can't be asked: the error, for each item of the client's request -------------
 
 _CREATE_TOKEN = 38
 _ELECT_LEADERS = 43
 
 MakeAnswer = Callable[..., "Message"]
 Shape = Callable[[Any, MakeAnswer, int], "Message"]
-"""The answer to a request, which it is given with the class of the answer and an error's code."""
+"""Makes an error answer from a request, the answer's class and the error's code."""
 
 
 def refusal(api_key: int, version: int, request: Message, error: Error) -> Message:
-    """In the form that the API has for it."""
+    """Return an error answer in the form of the API."""
     answer = _SHAPES[api_key](request, APIS[api_key].response, int(error))
     if api_key == _CREATE_TOKEN and version < 3:
         answer.token_requester_principal_type = ""  # type: ignore[attr-defined]
         answer.token_requester_principal_name = ""  # type: ignore[attr-defined]
     if api_key == _ELECT_LEADERS and not version:
-        answer.error_code = 0  # type: ignore[attr-defined]  # it has none yet
+        answer.error_code = 0  # version 0 has no such field
     return answer
 
 
 def _of_all(request: Any, response: MakeAnswer, error_code: int) -> Message:
-    """One error for the whole."""
+    """Return one error for the whole request."""
     return response(error_code=error_code)
 
 
 def _token_not_made(request: Any, response: MakeAnswer, error_code: int) -> Message:
-    """It names nobody (`CreateDelegationTokenRequest.getErrorResponse`)."""
+    """Return the error without names (`CreateDelegationTokenRequest.getErrorResponse`)."""
     return response(
         error_code=error_code,
         principal_type=ANONYMOUS.type,
@@ -350,7 +355,7 @@ def _token_not_made(request: Any, response: MakeAnswer, error_code: int) -> Mess
 
 
 def _of_each(entries: str, results: str, *named: str) -> Shape:
-    """An error for each entry, whose fields of these names are those of the entry."""
+    """Return a function that makes an error for each entry. The fields `named` are copied from the entry."""
 
     def answer(request: Any, response: MakeAnswer, error_code: int) -> Message:
         return response(
@@ -368,7 +373,7 @@ def _of_each(entries: str, results: str, *named: str) -> Shape:
 
 
 def _entry_of(struct: Any, name: str) -> Any:
-    """What a list's entries are, by the list's name."""
+    """Return the type of a list's entries, by the list's name."""
     return next(field.element for field in struct.FIELDS if field.name == name)
 
 
@@ -445,32 +450,33 @@ _SHAPES: dict[int, Shape] = {
     80: _of_all,
     81: _of_all,
 }
-"""By the key of each API that clients ask and that is forwarded (Kafka: `ApiKeys.forwardable`)."""
+"""By key: each API that clients use and that is forwarded (Kafka: `ApiKeys.forwardable`)."""
 
 FORWARDED = _SHAPES.keys()
 
 _ALLOCATE_PRODUCER_IDS = 67
 ENVELOPED = frozenset({*FORWARDED, _ALLOCATE_PRODUCER_IDS})
-"""Of which APIs a controller takes a request in an envelope: brokers' own requests for producer ids, too."""
+"""The APIs whose requests a controller accepts in an envelope. Brokers' own requests for producer ids are
+among them."""
 
 
-# --- The way there ------------------------------------------------------------------------------------------
+# --- Forwarding ---------------------------------------------------------------------------------------------
 
 
 FORWARDING_TIMEOUT_MS = 60_000
-"""From when it came (Kafka: `NodeToControllerChannelManagerImpl`, `retryTimeoutMs`)."""
+"""Counted from a request's arrival (Kafka: `NodeToControllerChannelManagerImpl`, `retryTimeoutMs`)."""
 
 
 _PREPROCESSED = (33, 38, 39, 40, 44)
-"""Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`. Of
-delegation tokens (38 to 40) that is to see how the client has signed in (`KafkaApis.allowTokenRequests`)."""
+"""The APIs for which the broker does a part itself, and forwards the rest: `Forwarding.ask`. For delegation
+tokens (38 to 40), its part is to check how the client has signed in (`KafkaApis.allowTokenRequests`)."""
 
 _SIZE_BYTES = _CORRELATION_ID_BYTES = _INT32_BYTES = 4
 
 
 class ForwardedAnswer:
-    """The controller's, header and body. For as long as it says the client is throttled here, too: it can't do that
-    itself (Kafka: `RequestHandlerHelper.sendForwardedResponse`)."""
+    """The controller's answer, header and body. This node throttles the client for as long as the answer
+    says: the controller can't do that (Kafka: `RequestHandlerHelper.sendForwardedResponse`)."""
 
     __slots__ = ("data", "throttle_time_ms")
 
@@ -480,7 +486,7 @@ class ForwardedAnswer:
 
 
 class _Waiting(NamedTuple):
-    """One that isn't asked yet."""
+    """A request that isn't sent yet."""
 
     context: RequestContext
     request: ForwardedRequest
@@ -488,11 +494,11 @@ class _Waiting(NamedTuple):
 
 
 class Forwarding:
-    """One request after the other. Each that waits is a connection's only one, and goes with it, so that they are
-    bounded."""
+    """Forwards one request after the other. Each that waits is the only one of its connection and ends with
+    it, so their number is bounded."""
 
     answer_type = ForwardedAnswer
-    """Of what `forward` answers."""
+    """The type of the answers of `forward`."""
 
     def __init__(self, to_controller: ToController, scheduler: Scheduler) -> None:
         self._to_controller = to_controller
@@ -501,8 +507,9 @@ class Forwarding:
         self._is_asking = False
 
     def served(self, api_key: int, first: int, last: int) -> tuple[int, int] | None:
-        """The versions of an API that clients are told, of those that this broker knows: of one that is forwarded the
-        controller has to know them, too, as far as it has told (Kafka: `intersectForwardableApis`)."""
+        """Return the versions of an API to report to clients, from those that this broker knows. If the API
+        is forwarded, the controller has to know them, too, as far as it has reported (Kafka:
+        `intersectForwardableApis`)."""
         known = self._to_controller.versions
         if api_key not in FORWARDED or not known:
             return first, last
@@ -511,14 +518,14 @@ class Forwarding:
         return (first, last) if first <= last else None
 
     def forwards(self, api_key: int) -> bool:
-        """Whether requests of the API go to the controller as they came."""
+        """True if requests of the API are forwarded unchanged."""
         return api_key in FORWARDED and api_key not in _PREPROCESSED
 
     def forward(
         self, context: RequestContext, request: ForwardedRequest
     ) -> Later[ForwardedAnswer] | ForwardedAnswer:
-        """Asks the controller. What it can't be asked is refused: REQUEST_TIMED_OUT where it doesn't answer in time,
-        else UNKNOWN_SERVER_ERROR; the connection is closed where it doesn't know the version."""
+        """Ask the controller. If that fails, the answer is REQUEST_TIMED_OUT if it doesn't answer in time,
+        otherwise UNKNOWN_SERVER_ERROR. If it doesn't know the version, the client's connection is closed."""
         later: Later[ForwardedAnswer] = Later()
         self._waiting[later] = _Waiting(context, request, self._time() + FORWARDING_TIMEOUT_MS / 1000)
         later.on_abandon = partial(self._waiting.pop, later, None)
@@ -527,8 +534,8 @@ class Forwarding:
         return later.answer()
 
     async def ask(self, context: RequestContext, request: Message) -> Message:
-        """The controller's answer to what is left of a client's request; what it can't be asked is refused as by
-        `forward`. Both are in the client's version."""
+        """Return the controller's answer to the rest of a client's request. Failures are answered as by
+        `forward`. Request and answer are in the client's version."""
         asked = await compute(partial(_framed, context, request))
         answer = self.forward(context, asked)
         if isinstance(answer, Later):
@@ -536,7 +543,7 @@ class Forwarding:
         return await compute(partial(_decoded, context, request, answer))
 
     async def _ask_all(self) -> None:
-        """One after the other, until nobody waits."""
+        """Send one request after the other, until none waits."""
         self._is_asking = True
         while self._waiting:
             later = next(iter(self._waiting))
@@ -553,7 +560,7 @@ class Forwarding:
         try:
             envelope = _envelope(waiting)
         except (ValueError, CodecError) as error:
-            log.error("a request can't be put into an envelope for the controller: %s", error)
+            log.error("can't put a request into an envelope for the controller: %s", error)
             return KafkaError(Error.UNKNOWN_SERVER_ERROR)
         left_ms = max(0, round((waiting.until_s - self._time()) * 1000))
         try:
@@ -563,7 +570,7 @@ class Forwarding:
 
 
 def _envelope(waiting: _Waiting) -> EnvelopeRequest:
-    """Raises ValueError, CodecError."""
+    """Put a request into an envelope. Raises ValueError, CodecError."""
     return EnvelopeRequest(
         request_data=waiting.request.data,
         request_principal=_encoded(waiting.context.principal),
@@ -579,7 +586,7 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
     else:
         assert isinstance(answer, EnvelopeResponse)
         if answer.error_code == Error.UNSUPPORTED_VERSION:
-            # the controller is another one by now, and the client has to find out what it knows
+            # Another controller is active by now: the client has to learn its versions.
             later.fail(CloseConnectionError("the controller doesn't know this version of the request"))
             return
         if not answer.error_code and answer.response_data:
@@ -587,7 +594,7 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
             later.reply(ForwardedAnswer(data, _throttle_ms(waiting.context, data)))
             return
         if answer.error_code:
-            log.warning("the controller refuses what is forwarded: %s", error_name(answer.error_code))
+            log.warning("the controller refuses a forwarded request: %s", error_name(answer.error_code))
     try:
         refused = _refusal(waiting, error)
     except CodecError as nonsense:
@@ -597,7 +604,8 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
 
 
 def _throttle_ms(context: RequestContext, data: Bytes) -> int:
-    """What the answer says, where that stands at its beginning: it does but for those about delegation tokens."""
+    """Return the throttle time in an answer whose first field it is. That is so for all but those about
+    delegation tokens."""
     api, version = APIS[context.api_key], context.api_version
     if not api.family:
         return 0
@@ -609,7 +617,7 @@ def _throttle_ms(context: RequestContext, data: Bytes) -> int:
 
 
 def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer:
-    """As if the controller had answered so."""
+    """Return an error as if the controller had sent it."""
     context, (data, body_at) = waiting.context, waiting.request
     version = context.api_version
     api = APIS[context.api_key]
@@ -622,7 +630,7 @@ def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer:
 
 
 def _framed(context: RequestContext, request: Message) -> ForwardedRequest:
-    """With the header of the one that came."""
+    """Encode a request, with the header of the client's request."""
     frame = encode_request_frame(request, context.api_version, context.correlation_id, context.client_id)
     data = frame[_SIZE_BYTES:]
     return ForwardedRequest(data, decode_request_header(data, 0, len(data)).body_pos)
@@ -634,12 +642,12 @@ def _decoded(context: RequestContext, request: Message, answer: ForwardedAnswer)
         body_at = response_body(answer.data, type(request), version, context.correlation_id)
         return decode(APIS[context.api_key].response, version, answer.data, body_at)
     except CodecError as error:
-        log.error("the controller's answer to what was forwarded makes no sense: %s", error)
+        log.error("the controller's answer to a forwarded request is invalid: %s", error)
     return refusal(context.api_key, version, request, Error.UNKNOWN_SERVER_ERROR)
 
 
 def _encoded(principal: Principal) -> bytes:
-    """As Kafka's `DefaultKafkaPrincipalBuilder` has it: its version, and the message."""
+    """Encode a principal like Kafka's `DefaultKafkaPrincipalBuilder`: a version, then the message."""
     data = DefaultPrincipalData(
         type=principal.type, name=principal.name, token_authenticated=principal.token_authenticated
     )

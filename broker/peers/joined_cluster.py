@@ -1,4 +1,4 @@
-"""This broker in a cluster that another node controls: it keeps up with the metadata, is registered, and leaves.
+"""This broker in a cluster with a controller on another node: it follows the metadata, registers, and leaves.
 
 Source: `BrokerServer.startup`, `shutdown`; KIP-631.
 """
@@ -61,7 +61,8 @@ REQUEST_TIMEOUT_MS = 2_000
 
 
 class MetadataFetcher:
-    """Asks the leader where it is known, else the addresses in turn that the quorum may be found at."""
+    """Fetches the metadata from the leader, if it is known, otherwise from the quorum's bootstrap addresses
+    in turn."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class MetadataFetcher:
         scheduler: Scheduler,
         failed: Callable[[Exception], None],
     ) -> None:
-        """`failed` is told why it goes on no more: a broken invariant, or the disk."""
+        """`failed` gets the error that ends the fetching: a broken invariant, or a failed disk."""
         self._observer = observer
         self._bootstrap = [*bootstrap]
         self._next = 0
@@ -81,14 +82,14 @@ class MetadataFetcher:
         self._asked = OnePeer(settings, network, scheduler)
         self._waker = Waker(scheduler)
         self._is_stopped = False
-        self._unreachable = ""  # by the last request
+        self._unreachable = ""  # after the last request
 
     def start(self) -> None:
-        """The first request goes."""
+        """Send the first request."""
         carry_on(self._fetch_on())
 
     def stop(self) -> None:
-        """Nothing is asked any more."""
+        """Send nothing more."""
         self._is_stopped = True
         self._observer.stop()
         self._waker.stop()
@@ -96,8 +97,8 @@ class MetadataFetcher:
 
     @property
     def trouble(self) -> str:
-        """What keeps the metadata from coming, with the address that was asked last; empty where nothing does, or
-        nobody has been asked yet."""
+        """What keeps the metadata from coming, with the address that was asked last. Empty if all is well, or
+        nothing has been asked yet."""
         if self._unreachable or not self._observer.complaint:
             return self._unreachable
         host, port = self._address()
@@ -113,7 +114,7 @@ class MetadataFetcher:
             self._failed(error)
 
     async def _fetch(self) -> AfterAnswer:
-        """One request, and what is in its answer. Raises as `Observer.answered`."""
+        """Send one request and handle its answer. Raises as `Observer.answered`."""
         peer, request = self._asked.at(*self._address()), self._observer.request()
         answer: Message | KafkaError
         try:
@@ -134,23 +135,23 @@ class MetadataFetcher:
         return self._bootstrap[self._next % len(self._bootstrap)]
 
 
-# --- Whether the controller knows what the registration says ------------------------------------------------
+# --- Keeping the registration up to date --------------------------------------------------------------------
 
 
 class RegistrationTracker:
-    """A registration that was written when the cluster's metadata.version knew no directories names none: it is made
-    again once the version does (`BrokerRegistrationTracker`)."""
+    """Registers again if the registration lacks directories. It does if the cluster's metadata.version didn't
+    have them when it was written (`BrokerRegistrationTracker`)."""
 
     def __init__(self, node_id: int, metadata: MetadataLog, lifecycle: BrokerLifecycle) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._lifecycle = lifecycle
         self._made_again = -1
-        """The epoch of the registration that was made again last."""
+        """The epoch of the last registration that was made again."""
         metadata.following.told.append(self._look)
 
     def _look(self) -> None:
-        """The metadata is followed."""
+        """Check the registration: the metadata was followed."""
         image = self._metadata.image
         broker = image.brokers.get(self._node_id)
         if broker is None or broker.log_dirs or image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
@@ -160,11 +161,11 @@ class RegistrationTracker:
             self._lifecycle.register_again()
 
 
-# --- All of it ----------------------------------------------------------------------------------------------
+# --- The whole ----------------------------------------------------------------------------------------------
 
 
 class JoinedCluster:
-    """A `Cluster` of several nodes, in one run of this one."""
+    """A `Cluster` of several nodes, during one run of this one."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class JoinedCluster:
         to_brokers: Entrance = OPEN,
         to_controllers: Entrance = OPEN,
     ) -> None:
-        """`to_brokers`, `to_controllers`: how this broker comes in at them."""
+        """`to_brokers` and `to_controllers` say how this broker connects to them."""
         self._to_controllers = to_controllers
         self._environment = environment
         self._metadata = metadata
@@ -260,11 +261,12 @@ class JoinedCluster:
 
     @property
     def incarnation(self) -> BrokerIncarnation:
-        """Once it is registered."""
+        """This run of the broker, once it is registered."""
         return BrokerIncarnation(self._node_id, self._lifecycle.broker_epoch)
 
     def assign(self, replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
-        """See `AssignDirectory`. What is on its way may be something else than the metadata says, and counts."""
+        """See `AssignDirectory`. An assignment in flight may differ from the metadata; the assignment
+        counts."""
         if not self._assignments.is_on_its_way(replica) and self._is_known(replica, directory_id):
             known: Later[None] = Later()
             known.reply(None)
@@ -327,10 +329,10 @@ class JoinedCluster:
         """See `Cluster`."""
         return self._others.following(self.incarnation, partitions, quota)
 
-    # --- coming and going -----------------------------------------------------------------------------------
+    # --- joining and leaving --------------------------------------------------------------------------------
 
     async def join(self) -> BrokerIncarnation:
-        """Returns once the metadata is known up to this broker's registration. Raises StartError where no controller
+        """Return once the metadata includes this broker's registration. Raises StartError if no controller
         registers it in time."""
         RegistrationTracker(self._node_id, self._metadata, self._lifecycle)
         self._fetcher.start()
@@ -341,23 +343,24 @@ class JoinedCluster:
         return self.incarnation
 
     def lost_directories(self, directory_ids: Iterable[bytes]) -> None:
-        """It was registered with these, and they can't be used."""
+        """Report directories that were registered but can't be used."""
         for directory_id in directory_ids:
             self._lifecycle.lost_directory(directory_id)
 
     async def unfenced(self) -> None:
-        """The partitions are in their roles: returns once the controller lets clients come."""
+        """Report that the partitions are in their roles. Returns once the controller has unfenced this
+        broker, so clients may come."""
         self._lifecycle.ready()
         await self._is_unfenced.wait()
 
     async def leave(self) -> None:
-        """Returns once others lead what this broker led, or it isn't waited for: five minutes, as with Kafka, and not
-        at all where `controlled.shutdown.enable` is false."""
+        """Return once other brokers lead this broker's partitions, or the wait is over. It takes up to five
+        minutes, as in Kafka. If `controlled.shutdown.enable` is false, there is no wait."""
         self._lifecycle.begin_controlled_shutdown()
         await self._has_left.wait()
 
     def stop(self) -> None:
-        """Nothing more is asked."""
+        """Send nothing more."""
         self._lifecycle.stop()
         self._fetcher.stop()
         self._others.stop()

@@ -1,8 +1,9 @@
-"""A broker's life, as its controller knows it: registered, caught up, unfenced, and let go of when it stops.
+"""A broker's life as its controller sees it: registered, caught up, unfenced, and released when it stops.
 
     STARTING → RECOVERY → RUNNING → PENDING_CONTROLLED_SHUTDOWN → SHUTTING_DOWN
 
-It registers, and from then on sends heartbeats: as often as the controller wants them, sooner where something changes.
+It registers, then sends heartbeats: as often as the controller wants them, and sooner if something changes.
+
 Source: `BrokerLifecycleManager`; KIP-631.
 """
 
@@ -38,23 +39,23 @@ log = logging.getLogger("barnabas.peers")
 STARTING_INTERVAL_MS = 10
 FIRST_SHUTDOWN_INTERVAL_MS = 50
 LONGEST_SHUTDOWN_S = 300
-"""As long as a stop waits for others to lead what this broker led (Kafka: `BrokerServer.shutdown`)."""
+"""The longest time that a stop waits for other brokers to take over (Kafka: `BrokerServer.shutdown`)."""
 
 
 _MEANT = {
     Error.DUPLICATE_BROKER_REGISTRATION: (
         "another broker has node.id={0.broker_id}, or had it a moment ago and its session isn't over"
     ),
-    Error.INCONSISTENT_CLUSTER_ID: "its cluster isn't {0.cluster_id}, whose id the log directories here have",
+    Error.INCONSISTENT_CLUSTER_ID: "its cluster isn't {0.cluster_id}, the one in the log directories here",
     Error.STALE_BROKER_EPOCH: (
         "another broker has registered with node.id={0.broker_id} since, or this one was unregistered"
     ),
 }
-"""What it is that the controller refuses a registration or a heartbeat for. The registration is put in."""
+"""Explanations of the controller's refusals. The registration fills in the fields."""
 
 
 class BrokerState(Enum):
-    """Kafka's numbers, which a metric shows."""
+    """The states, with Kafka's numbers, which a metric shows."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -66,21 +67,21 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Who is told what comes of it, once each."""
+    """Callbacks for the stages of the life, each called once."""
 
     caught_up: Callable[[], None]
-    """The metadata is known up to this broker's registration: the logs may be opened by it."""
+    """The metadata includes this broker's registration, so the logs may be opened by it."""
     unfenced: Callable[[], None]
     """Clients may come."""
     let_go: Callable[[], None]
-    """It leads nothing any more, and may stop. Told as well where it needn't be waited for."""
+    """It leads nothing any more and may stop. Also called if there is no need to wait."""
     not_registered: Callable[[str], None]
-    """`initial.broker.registration.timeout.ms` is over, and no controller has registered it, for this reason: it can't
-    start."""
+    """It can't start: no controller has registered it within `initial.broker.registration.timeout.ms`, for
+    this reason."""
 
 
 class BrokerLifecycle:
-    """Of one run."""
+    """The life of one run of a broker."""
 
     def __init__(
         self,
@@ -95,8 +96,9 @@ class BrokerLifecycle:
         is_controlled: bool = True,
         cordoned: Callable[[], list[bytes] | None] = lambda: None,
     ) -> None:
-        """`metadata_offset` is the last one applied. `is_controlled`: whether a shutdown is. `cordoned`: ids of
-        directories; None where the cluster's metadata.version doesn't know of such."""
+        """`metadata_offset` returns the last one applied. `is_controlled` turns controlled shutdown on.
+        `cordoned` returns ids of directories, or None if the cluster's metadata.version doesn't have cordoned
+        ones."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self._registration = registration
@@ -113,56 +115,56 @@ class BrokerLifecycle:
         self._is_at_once = False
         self._was_answered_in_shutdown = False
         self._refusal = ""  # of the last registration
-        self._heartbeat_failure = ""  # of the last one
-        self._offline: dict[bytes, bool] = {}  # directory id → whether the controller knows
-        self._told_offline: list[bytes] = []  # by the last heartbeat
+        self._heartbeat_failure = ""  # the last heartbeat's
+        self._offline: dict[bytes, bool] = {}  # directory id → True once the controller knows
+        self._told_offline: list[bytes] = []  # in the last heartbeat
         self._timer: Scheduled | None = None
         self._timeout: Scheduled | None = None
 
     # --- events ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Registers."""
+        """Begin to register."""
         self.state = BrokerState.STARTING
         self._timeout = self._scheduler.call_later(self._registration_timeout_ms / 1000, self._too_late)
         self._communicate()
 
     def ready(self) -> None:
-        """The logs are open, each partition in its role: the fence may be lifted."""
+        """Ask to be unfenced: the logs are open, and each partition is in its role."""
         self._is_ready = True
         self._schedule(0)
 
     def register_again(self) -> None:
-        """The controller is to know something that the registration it has doesn't say."""
+        """Register again, since the controller's registration lacks something."""
         self._is_registered = False
         self._schedule(0)
 
     def lost_directory(self, directory_id: bytes) -> None:
-        """It failed, and stays so."""
+        """Report a directory that failed for good."""
         self._offline.setdefault(directory_id, False)
         if self._is_registered:
             self._schedule(0)
 
     def cordoned_changed(self) -> None:
-        """Other directories are cordoned now."""
+        """Report that other directories are cordoned now."""
         if self._is_registered:
             self._schedule(0)
 
     def knows_lost(self, directory_id: bytes) -> bool:
-        """Whether the controller was told of a directory."""
+        """True if the controller knows that the directory failed."""
         return self._offline.get(directory_id, False)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is said any more."""
+        """True once nothing more is sent."""
         return self.state is BrokerState.SHUTTING_DOWN
 
     def begin_controlled_shutdown(self) -> None:
-        """Others are to lead what this broker leads; `let_go` is told when they do."""
+        """Ask for other brokers to lead this one's partitions. `let_go` is called when they do."""
         if self.state is BrokerState.RUNNING and self._is_controlled:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             log.info(
-                "others are to lead what this broker leads, for which it waits %d s at most",
+                "waiting up to %d s for other brokers to take over this broker's partitions",
                 LONGEST_SHUTDOWN_S,
             )
             self._timeout = self._scheduler.call_later(LONGEST_SHUTDOWN_S, self._left_waiting)
@@ -173,14 +175,14 @@ class BrokerLifecycle:
             self._shut_down()
 
     def stop(self) -> None:
-        """Nothing more is said, to anybody."""
+        """Send nothing more, and call nothing back."""
         self.state = BrokerState.SHUTTING_DOWN
         self._cancel(self._timer)
         self._cancel(self._timeout)
         self._timer = self._timeout = None
         self._channel.stop()
 
-    # --- asking ---------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _communicate(self) -> None:
         self._timer = None
@@ -190,7 +192,7 @@ class BrokerLifecycle:
             carry_on(self._beat() if self._is_registered else self._register())
 
     async def _ask(self, request: Message) -> Message | str:
-        """The answer, or why there is none that counts."""
+        """Return the answer, or the reason why there is none."""
         try:
             answer = await self._channel.ask(request, timeout_ms=self._interval_ms)
         except KafkaError as failure:
@@ -211,16 +213,16 @@ class BrokerLifecycle:
             want_fence=not self._is_ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=self._told_offline,
-            # what is cordoned the metadata says, which is followed once the broker is ready
+            # Once the broker is ready, it has followed the metadata and knows which directories are cordoned.
             cordoned_log_dirs=self._cordoned() if self._is_ready else None,
         )
 
     async def _register(self) -> None:
         answer = await self._ask(self._registration)
         if isinstance(answer, str):
-            if answer != self._refusal:  # said once: it is asked again every heartbeat interval
+            if answer != self._refusal:  # logged once: it tries again at every heartbeat interval
                 self._refusal = answer
-                log.warning("this broker isn't registered yet, and tries again: %s", answer)
+                log.warning("this broker isn't registered yet, trying again: %s", answer)
             self._schedule_after_failure()
             return
         assert isinstance(answer, BrokerRegistrationResponse)
@@ -234,8 +236,10 @@ class BrokerLifecycle:
     async def _beat(self) -> None:
         answer = await self._ask(self._heartbeat())
         failure = answer if isinstance(answer, str) else ""
-        if failure and failure != self._heartbeat_failure:  # said once: the next one comes at every interval
-            log.warning("a heartbeat to the controller fails, and is sent again: %s", failure)
+        if (
+            failure and failure != self._heartbeat_failure
+        ):  # logged once: the next heartbeat comes at every interval
+            log.warning("a heartbeat to the controller failed, trying again: %s", failure)
         self._heartbeat_failure = failure
         if failure:
             self._schedule_after_failure()
@@ -245,7 +249,7 @@ class BrokerLifecycle:
             self._offline[directory_id] = True
         _ANSWERED[self.state](self, answer)
 
-    # --- what a heartbeat's answer means, by the state it comes in -------------------------------------------
+    # --- handling the answer to a heartbeat, by state -------------------------------------------------------
 
     def _while_starting(self, told: BrokerHeartbeatResponse) -> None:
         self._schedule(STARTING_INTERVAL_MS)
@@ -271,9 +275,9 @@ class BrokerLifecycle:
         self._was_answered_in_shutdown = True
 
     def _while_stopped(self, told: BrokerHeartbeatResponse) -> None:
-        """It makes no difference any more."""
+        """Ignore the answer: it is too late."""
 
-    # --- time -----------------------------------------------------------------------------------------------
+    # --- timing ---------------------------------------------------------------------------------------------
 
     def _schedule_after_failure(self) -> None:
         self._is_at_once = False
@@ -293,7 +297,9 @@ class BrokerLifecycle:
         self._listening.not_registered(reason)
 
     def _left_waiting(self) -> None:
-        log.warning("nobody has taken over what this broker leads in %d s: it stops", LONGEST_SHUTDOWN_S)
+        log.warning(
+            "no other broker has taken over this broker's partitions in %d s: stopping", LONGEST_SHUTDOWN_S
+        )
         self._shut_down()
 
     def _shut_down(self) -> None:
@@ -317,14 +323,15 @@ _ANSWERED: dict[BrokerState, Callable[[BrokerLifecycle, BrokerHeartbeatResponse]
 
 
 # --------------------------------------------------------------------------------------------------------------
-# What a broker says of this run of it when it registers, with a controller elsewhere or in its own process.
+# A broker's registration of this run, for a controller on another node or in its own process.
 
 
 def registration_request(
     config: BrokerConfig, endpoints: Endpoints, log_dirs: LogDirs, incarnation_id: bytes
 ) -> BrokerRegistrationRequest:
     """`incarnation_id` tells this run from others."""
-    # claimed where all logs were closed cleanly: else this broker may have lost what it had acknowledged (KIP-966)
+    # Claimed only if all logs were closed cleanly. Otherwise this broker may have lost acknowledged records
+    # (KIP-966).
     previous = {directory.broker_epoch for directory in log_dirs.all()}
     return BrokerRegistrationRequest(
         broker_id=config.node_id,

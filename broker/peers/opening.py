@@ -1,9 +1,9 @@
-"""How this node comes in at others: a connection is opened before anything is asked by it.
+"""Opening a connection to another node, before anything else is sent by it.
 
     versions, session = await opened(entrance, software_version)
 
-Encrypted it is by then (`PeerConnection`); the rest are requests and answers: the node signs in, where the listener
-wants that, and asks for the versions. Sources: `SaslClientAuthenticator`, `NetworkClient`; signing in again, KIP-368.
+By then it is encrypted (`PeerConnection`). The node signs in, if the listener wants that, and asks for the
+versions. Sources: `SaslClientAuthenticator`, `NetworkClient`; signing in again, KIP-368.
 """
 
 from __future__ import annotations
@@ -26,58 +26,58 @@ log = logging.getLogger("barnabas.peers")
 SOFTWARE_NAME = "barnabas"
 
 QUIET_S = 10.0
-"""Between two lines about one node that doesn't let this one in: it is tried again and again."""
+"""How long to wait between log lines about a node that refuses this one: it tries again and again."""
 
 _SOONEST_PERCENT, _LATEST_PERCENT = 85, 95
-"""Of its session's life, when a node signs in again: not all of them at once."""
+"""When to sign in again, in percent of a session's life. It varies so that not all nodes do so at once."""
 
 Versions = Mapping[int, tuple[int, int]]
 """The first and last version of each API."""
 Asked = tuple["Message", int]
-"""A request, and the version that it is sent in."""
+"""A request, and the version to send it in."""
 
 
 class NotLetInError(Exception):
-    """Why the other node doesn't let this one in, or can't be trusted."""
+    """Why the other node refuses this one, or can't be trusted."""
 
 
 class Channel(Protocol):
-    """One connection's encryption: bytes to bytes (`broker.network.tls_channel`)."""
+    """The encryption of one connection (`broker.network.tls_channel`)."""
 
     is_ready: bool
-    """Whether both have agreed on the keys."""
+    """True once both sides have agreed on keys."""
 
     def room(self) -> memoryview:
-        """Where what comes is to go."""
+        """Where received bytes go."""
         ...
 
     def came(self, count: int) -> None:
-        """So much is there. Raises OSError, as all below do, where it makes no sense."""
+        """Note received bytes. Like all methods below, raises OSError if they are invalid."""
         ...
 
     def shake(self) -> bool:
-        """Goes on with the handshake, as far as it gets: whether that is done."""
+        """Continue the handshake. Returns True once it is complete."""
         ...
 
     def read(self, into: memoryview) -> int:
-        """What it says, as much as there is room for; 0: no more for now."""
+        """Read decrypted bytes, as many as fit. Returns 0 if there are none for now."""
         ...
 
     def encrypt(self, data: bytes) -> None:
-        """It will be in what `to_send` gives."""
+        """Encrypt bytes for `to_send`."""
         ...
 
     def to_send(self) -> bytes:
-        """What is to go out."""
+        """Return the bytes to send."""
         ...
 
 
 class Entrance:
-    """How this node comes in at one listener of all others.
+    """How this node connects to one listener of other nodes.
 
-    - `credentials`: as whom it signs in; None where nobody does.
-    - `encrypt`: begins the encryption of a connection to a host; None where nothing is encrypted. Raises ValueError for
-      a host that can't be one.
+    - `credentials`: those it signs in with; None if nobody signs in.
+    - `encrypt`: starts the encryption of a connection to a host; None if nothing is encrypted. Raises
+      ValueError for an impossible host.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Entrance:
         encrypt: Callable[[str], Channel] | None = None,
         chance: Chance | None = None,
     ) -> None:
-        """`name`: the listener's. `chance` is needed with credentials."""
+        """`name` is the listener's. Credentials need `chance`."""
         self.name = name
         self.credentials = credentials
         self.encrypt = encrypt
@@ -96,21 +96,21 @@ class Entrance:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether not everybody is let in there."""
+        """True if the listener doesn't let everybody in."""
         return self.credentials is not None or self.encrypt is not None
 
     def nonce(self) -> str:
-        """Of SCRAM."""
+        """A nonce for SCRAM."""
         assert self._chance is not None
         return self._chance.token_hex(16)
 
     def again_after_s(self, lifetime_ms: int) -> float:
-        """How long after a sign-in the next one is due, where a session lives for so long."""
+        """How long after signing in to sign in again, for a session's lifetime."""
         assert self._chance is not None
         return lifetime_ms * self._chance.randrange(_SOONEST_PERCENT * 10, _LATEST_PERCENT * 10) / 1_000_000
 
     def complain(self, address: str, why: str, now_s: float) -> None:
-        """A node doesn't let this one in: that is logged, now and then."""
+        """Log now and then that a node refuses this one."""
         quiet = self._quiet_until_s
         if now_s < quiet.get(address, 0.0):
             return
@@ -121,11 +121,12 @@ class Entrance:
 
 
 OPEN = Entrance()
-"""Everybody is let in."""
+"""For listeners that let everybody in."""
 
 
 class OpenedConnection(NamedTuple):
-    """A connection by which requests may go. `lifetime_ms`: of its session, 0 where it has no end."""
+    """A connection that is ready for requests. `lifetime_ms` is its session's lifetime, 0 if it doesn't
+    end."""
 
     versions: Versions
     lifetime_ms: int
@@ -133,16 +134,16 @@ class OpenedConnection(NamedTuple):
 
 @types.coroutine
 def _ask(request: Message, version: int) -> Generator[Asked, Any, Any]:
-    """The answer."""
+    """Send a request and return the answer."""
     return (yield request, version)
 
 
 async def opened(entrance: Entrance, software_version: str) -> OpenedConnection:
-    """To be driven by who has the connection: it wishes a request to be sent, and is given its answer. Raises
-    NotLetInError."""
+    """Open a connection. The owner of the connection drives this: it yields requests, and receives answers.
+    Raises NotLetInError."""
     lifetime_ms = 0
     if entrance.credentials is not None:
-        # in version 0, as Kafka's nodes ask: what they can't read they would take for a token
+        # In version 0, as Kafka's nodes ask: a server would take a version that it can't read for a token.
         known = _versions_in(await _ask(ApiVersionsRequest(), 0))
         lifetime_ms = await signed_in(entrance, known)
     return OpenedConnection(await _asked_for_versions(software_version), lifetime_ms)
@@ -172,8 +173,9 @@ def _told(answer: ApiVersionsResponse) -> Versions:
 
 
 async def signed_in(entrance: Entrance, versions: Versions) -> int:
-    """For how long the session lasts, in ms; 0: it has no end. Driven as `opened`. Raises NotLetInError."""
-    # Here, so that nobody waits for it who signs in nowhere.
+    """Sign in. Returns how long the session lasts in ms, 0 if it doesn't end. Driven like `opened`. Raises
+    NotLetInError."""
+    # Imported here, so that nodes which sign in nowhere don't load it.
     from broker.security.sasl_client import UntrustedServerError
     from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 

@@ -1,8 +1,9 @@
-"""The cluster's other brokers, as one broker speaks to them: leaders that it follows and asks for ends, those that
-markers go to, and the coordinators of transactions and share groups.
+"""Channels to the cluster's other brokers: leaders that this one follows and asks for end offsets, leaders
+that get markers, and the coordinators of transactions and share groups.
 
-For each purpose there are channels of its own: to each broker one request at a time, and all that comes up meanwhile in
-the next.
+Each purpose has channels of its own. A channel sends its broker one request at a time, and gathers new items
+for the next one.
+
 Source: `InterBrokerSendThread`, of `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`.
 """
 
@@ -67,11 +68,11 @@ log = logging.getLogger("barnabas.peers")
 T = TypeVar("T")
 
 MOST_SAID_AT_ONCE = 1_000
-"""So many items are in one request. Kafka has no limit."""
+"""The most items in a request. Kafka has no limit."""
 
 
 class _Channel(Generic[T]):
-    """To one broker."""
+    """The channel to one broker."""
 
     __slots__ = ("is_busy", "peer", "waiting")
 
@@ -82,7 +83,7 @@ class _Channel(Generic[T]):
 
 
 class BrokerChannels(Generic[T]):
-    """For one purpose."""
+    """The channels for one purpose."""
 
     def __init__(
         self,
@@ -96,10 +97,12 @@ class BrokerChannels(Generic[T]):
         answered: Callable[[Sequence[T], Message | KafkaError], None],
         together: Callable[[Sequence[T]], int] = len,
     ) -> None:
-        """`listener_name` is the one that brokers speak to each other by. `answered` is told in a later turn of the
-        answer to some items, or of a KafkaError: NETWORK_EXCEPTION, also where the broker isn't alive,
-        REQUEST_TIMED_OUT, UNSUPPORTED_VERSION. `together`: how many of the first of these items go into one request,
-        one at least."""
+        """`listener_name` is the listener for connections between brokers.
+
+        `answered` is called in a later turn with some items and their answer, or a KafkaError:
+        NETWORK_EXCEPTION (also if the broker isn't alive), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION. `together`
+        returns how many of the first items go into one request, at least one.
+        """
         self._image = image
         self._listener_name = listener_name
         self._settings = settings
@@ -112,13 +115,13 @@ class BrokerChannels(Generic[T]):
         self._is_stopped = False
 
     def waiting(self, node_id: int, key: Hashable) -> T | None:
-        """What was said with this key, and isn't sent yet."""
+        """Return the item with this key that isn't sent yet, or None."""
         channel = self._channels.get(node_id)
         return None if channel is None else channel.waiting.get(key)
 
     def say(self, node_id: int, item: T, key: Hashable | None = None) -> None:
-        """To this broker, as soon as it has answered what was said before. It takes the place of what is waiting with
-        the same key, of which nobody is told any more; None: of nothing."""
+        """Send an item to this broker, once it has answered the request before. The item replaces a waiting
+        one with the same key, which gets no answer then. With None, it replaces nothing."""
         if self._is_stopped:
             return
         channel = self._channels.get(node_id)
@@ -128,10 +131,10 @@ class BrokerChannels(Generic[T]):
         channel.waiting[object() if key is None else key] = item
         if not channel.is_busy:
             channel.is_busy = True
-            self._scheduler.call_soon(self._begin, node_id, channel)  # with what else comes up in this turn
+            self._scheduler.call_soon(self._begin, node_id, channel)  # with the other items of this turn
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._is_stopped = True
         for channel in self._channels.values():
             channel.peer.stop()
@@ -142,7 +145,7 @@ class BrokerChannels(Generic[T]):
             carry_on(self._send_all(node_id, channel))
 
     async def _send_all(self, node_id: int, channel: _Channel[T]) -> None:
-        """One request after the other, until nothing waits."""
+        """Send one request after the other, until nothing waits."""
         while items := self._next(channel):
             answer: Message | KafkaError
             try:
@@ -154,7 +157,7 @@ class BrokerChannels(Generic[T]):
             try:
                 self._answered(items, answer)
             except BaseException:
-                self._begin(node_id, channel)  # what waits is said all the same
+                self._begin(node_id, channel)  # the waiting items are still sent
                 raise
         channel.is_busy = False
 
@@ -175,7 +178,7 @@ class BrokerChannels(Generic[T]):
         return await channel.peer.at(node.host, node.port).ask(request)
 
 
-# --- Where partitions end, of their leaders (`NetworkPartitionMetadataClient`) ------------------------------
+# --- End offsets of partitions, from their leaders (`NetworkPartitionMetadataClient`) -----------------------
 
 
 _CONSUMER = -1
@@ -188,7 +191,7 @@ class _AskedFor(NamedTuple):
 
 
 class LatestOffsetChannels:
-    """To the leaders of partitions."""
+    """Channels to the leaders of partitions."""
 
     def __init__(self, channels: Callable[..., BrokerChannels[_AskedFor]]) -> None:
         self._channels = channels(request_of=_offsets_request, answered=_offsets_answered)
@@ -200,7 +203,7 @@ class LatestOffsetChannels:
         return answer
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._channels.stop()
 
 
@@ -237,20 +240,20 @@ def _offsets_answered(asked: Sequence[_AskedFor], answer: Any) -> None:
         asked,
         lambda each: each.answer.reply(told.get(each.partition, otherwise)),
         log,
-        "somebody can't be told where a partition ends",
+        "a callback for a partition's end offset failed",
     )
 
 
-# --- Dead letters, of share groups' records, to the leaders of their queues (`ShareGroupDLQStateManager`) -----
+# --- Dead letters of share groups' records, to the leaders of their topics (`ShareGroupDLQStateManager`) ----
 
 _ALL_IN_SYNC = -1
 _PRODUCE_TIMEOUT_MS = 30_000
 MOST_PRODUCED_BYTES = 8 << 20
-"""So many bytes of record batches are in one request, or one batch."""
+"""The most bytes of record batches in one request, unless a single batch is larger."""
 
 
 class DeadLetterChannels:
-    """To the leaders of partitions."""
+    """Channels to the leaders of partitions."""
 
     def __init__(self, channels: Callable[..., BrokerChannels[Produced]]) -> None:
         self._channels = channels(
@@ -262,12 +265,13 @@ class DeadLetterChannels:
         self._channels.say(node_id, produced)
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._channels.stop()
 
 
 def _produced_together(produced: Sequence[Produced]) -> int:
-    """How many of the first go in one request: one batch for a partition, as the rules of Produce are."""
+    """How many of the first items go into one request. By the rules of Produce, that is one batch for each
+    partition."""
     seen = set()
     size = 0
     for count, each in enumerate(produced):
@@ -306,7 +310,7 @@ def _produce_answered(produced: Sequence[Produced], answer: Any) -> None:
         by_name = told.get((each.name, each.partition), otherwise)
         each.answer.reply(told.get((each.topic_id, each.partition), by_name))
 
-    tell_each(produced, tell, log, "a share partition can't be told of its dead letters")
+    tell_each(produced, tell, log, "a callback for a share partition's dead letters failed")
 
 
 # --- Markers for partitions that other brokers lead ---------------------------------------------------------
@@ -321,7 +325,7 @@ class _Sent(NamedTuple):
 
 
 class MarkerChannels:
-    """The port `coordinator.ports.Markers` of a node among others: each marker goes to whoever leads the partition."""
+    """The port `coordinator.ports.Markers` in a cluster: each marker goes to the partition's leader."""
 
     def __init__(
         self,
@@ -357,14 +361,14 @@ class MarkerChannels:
                 self._own.write(marker, own, done)
 
     def stop(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing more."""
         self._channels.stop()
 
     def _leader_of(self, name: TopicPartition) -> int:
         topic, index = name
         image = self._image.topics.get(topic)
         partition = None if image is None else image.partitions.get(index)
-        return self._node_id if partition is None else partition.leader  # what is gone is told here
+        return self._node_id if partition is None else partition.leader  # missing ones are answered here
 
 
 def _markers_request(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
@@ -387,7 +391,7 @@ def _markers_request(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
 
 
 def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> None:
-    """What has no answer is asked again after a while (`marker_reactions`)."""
+    """Pass on the results. Markers without an answer are sent again after a while (`marker_reactions`)."""
     told: dict[tuple[int, str, int], Error] = {}
     if isinstance(answer, WriteTxnMarkersResponse):
         for marker in answer.markers:
@@ -400,13 +404,12 @@ def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> No
         of = each.marker.producer_id
         each.done({name: told.get((of, *name), Error.REQUEST_TIMED_OUT) for name in each.partitions})
 
-    tell_each(sent, tell, log, "a transaction can't be told what became of its markers")
+    tell_each(sent, tell, log, "a callback for a transaction's markers failed")
 
 
 # --- Share states -------------------------------------------------------------------------------------------
-#
-# What is asked of the share coordinators on other nodes: in one request is one group, with all share partitions of it
-# that are asked for in a row. Source: `PersisterStateManager`; KIP-932.
+# Requests to the share coordinators on other nodes. One request is about one group, with all its share
+# partitions that were asked about in a row. Source: `PersisterStateManager`; KIP-932.
 
 
 class _Said(NamedTuple):
@@ -415,7 +418,7 @@ class _Said(NamedTuple):
 
 
 class ShareStateChannels:
-    """To the share coordinators."""
+    """Channels to the share coordinators."""
 
     def __init__(self, channels: Callable[..., BrokerChannels[_Said]]) -> None:
         self._channels = channels(
@@ -429,12 +432,13 @@ class ShareStateChannels:
         return answer
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._channels.stop()
 
 
 def _together(said: Sequence[_Said]) -> int:
-    """How many of the first go in one request: the same question, about one group, and no share partition twice."""
+    """How many of the first items go into one request: the same question about one group, and no share
+    partition twice."""
     first = said[0].asked
     seen = set()
     for count, (asked, _) in enumerate(said):
@@ -456,7 +460,7 @@ def _share_states_request(said: Sequence[_Said]) -> Message:
 
 def _share_states_answered(said: Sequence[_Said], answer: Any) -> None:
     if isinstance(answer, KafkaError):
-        if answer.error is Error.UNSUPPORTED_VERSION:  # of that node, which is nothing that passes
+        if answer.error is Error.UNSUPPORTED_VERSION:  # that node will never answer it
             answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, answer.message)
         _tell(said, lambda _: answer)
         return
@@ -471,13 +475,12 @@ def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk], Any]) -> N
         said,
         lambda each: each.answer.reply(answer_to(each.asked)),
         log,
-        "somebody can't be told what the share coordinator said",
+        "a callback for a share coordinator's answer failed",
     )
 
 
 # --- Transactions -------------------------------------------------------------------------------------------
-#
-# What a partition's leader asks of a transaction's coordinator elsewhere: whether the partition is in the
+# A partition's leader asks a transaction's coordinator on another node whether the partition is in the
 # transaction, or to add it. Source: `AddPartitionsToTxnManager`; AddPartitionsToTxn v4, v5.
 
 
@@ -489,7 +492,7 @@ class _Asked(NamedTuple):
 
 
 class TransactionChannels:
-    """To the coordinators of transactions."""
+    """Channels to the coordinators of transactions."""
 
     def __init__(
         self,
@@ -498,7 +501,7 @@ class TransactionChannels:
         partition_of: Callable[[str], int],
         channels: Callable[..., BrokerChannels[_Asked]],
     ) -> None:
-        """`partition_of`: the partition of `__transaction_state` that a transactional id is in."""
+        """`partition_of` returns the partition of `__transaction_state` for a transactional id."""
         self._node_id = node_id
         self._image = image
         self._partition_of = partition_of
@@ -510,11 +513,11 @@ class TransactionChannels:
         partitions: Sequence[TopicPartition],
         verify_only: bool,
     ) -> Later[Errors] | None:
-        """Each partition's error where the coordinator is on another node.
+        """Ask for each partition's error. Returns None if the coordinator isn't on another node.
 
-        Of one transactional id one ask waits to be sent, as the answer tells them apart by it: an older producer is
-        fenced, INVALID_PRODUCER_EPOCH, and who asks again takes the place of what it asked before, NETWORK_EXCEPTION.
-        Both are answered in this call; else it is a later turn.
+        Of each transactional id, one request waits to be sent, since answers are told apart by that id. An
+        older producer is fenced: INVALID_PRODUCER_EPOCH. If the same producer asks again, its earlier request
+        is answered NETWORK_EXCEPTION. Both come in this call; other answers come in a later turn.
         """
         topic = self._image.topics.get(TRANSACTION_TOPIC)
         index = self._partition_of(producer.transactional_id)
@@ -533,7 +536,7 @@ class TransactionChannels:
         return asked.answer
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         self._channels.stop()
 
 
@@ -567,7 +570,7 @@ def _partitions_answered(asked: Sequence[_Asked], answer: Message | KafkaError) 
         if answer.error_code:
             error = error_of(answer.error_code)
         if error is Error.CLUSTER_AUTHORIZATION_FAILED:
-            error = Error.INVALID_TXN_STATE  # of this broker, which is no client's business
+            error = Error.INVALID_TXN_STATE  # this broker lacks the right, which the client can't help
         told = {
             (result.transactional_id, topic.name, partition.partition_index): error_of(
                 partition.partition_error_code
@@ -581,14 +584,15 @@ def _partitions_answered(asked: Sequence[_Asked], answer: Message | KafkaError) 
         of = each.producer.transactional_id
         each.answer.reply({name: told.get((of, *name), error) for name in each.partitions})
 
-    tell_each(asked, tell, log, "a producer can't be told whether its transaction has the partitions")
+    tell_each(asked, tell, log, "a callback for the partitions of a transaction failed")
 
 
-# --- All of them --------------------------------------------------------------------------------------------
+# --- All channels -------------------------------------------------------------------------------------------
 
 
 class OtherBrokers:
-    """As the image says where they are, by the inter-broker listener. What they are for is said in `Cluster`."""
+    """The other brokers, at their addresses in the image, on the inter-broker listener. `Cluster` says what
+    each is for."""
 
     def __init__(
         self,
@@ -598,7 +602,7 @@ class OtherBrokers:
         faults: FaultHandler,
         entrance: Entrance = OPEN,
     ) -> None:
-        """`entrance`: how this broker comes in at the others."""
+        """`entrance` says how this broker connects to the others."""
         self._entrance = entrance
         self._node_id = config.node_id
         self._listener_name = config.inter_broker_listener
@@ -639,7 +643,7 @@ class OtherBrokers:
     def following(
         self, incarnation: BrokerIncarnation, partitions: Partitions, quota: ReplicationQuota
     ) -> Callable[[TopicChanges], None]:
-        """What follows partitions elsewhere from now on, to be told of each change of the image."""
+        """Start to follow partitions on other nodes. Returns the callback for changes of the image."""
         fetchers = ReplicaFetchers(
             incarnation,
             self._image,
@@ -660,7 +664,7 @@ class OtherBrokers:
         return fetchers.follow
 
     def stop(self) -> None:
-        """Nothing more is said or asked."""
+        """Send nothing more."""
         for stop in self._to_stop:
             stop()
 
@@ -678,7 +682,7 @@ class OtherBrokers:
 
 
 def software_version() -> str:
-    """Of what is installed: others count by it who asks them (KIP-511)."""
+    """The installed version. Other nodes count clients by it (KIP-511)."""
     try:
         return version("barnabas")
     except PackageNotFoundError:

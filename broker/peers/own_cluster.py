@@ -1,6 +1,5 @@
-"""The cluster as one of its brokers meets it (`Cluster`), and that of a node that controls it: itself alone, or with
-others where they may come. The other is `JoinedCluster`.
-"""
+"""The cluster from one broker's point of view (`Cluster`), and its form on a node that is the controller,
+alone or with other brokers. The other form is `JoinedCluster`."""
 
 from __future__ import annotations
 
@@ -53,11 +52,11 @@ class Cluster(Protocol):
 
     @property
     def forwarding(self) -> Forwarding | None:
-        """By which clients' requests go to the controller; None where they are decided here."""
+        """Forwards clients' requests to the controller. None if this node decides them."""
 
     @property
     def create_automatically(self) -> Create | None:
-        """Asks the controller for topics that are used and aren't there; None where they are created here."""
+        """Asks the controller for missing topics that clients use. None if this node creates them."""
 
     def allocate_producer_ids(self, size: int) -> Later[int | KafkaError]:
         """See `coordinator.transaction.producer_ids.AllocateBlock`."""
@@ -66,45 +65,45 @@ class Cluster(Protocol):
         """See `AssignDirectory`."""
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
-        """How the controller learns of directories that fail."""
+        """How the controller learns of failed directories."""
 
     def to_controller(self) -> ToController:
-        """A way of its own, until the end."""
+        """Return a new way to the controller, which lasts until the end."""
 
     def markers(self, own: Markers) -> Markers:
-        """The way to all partitions, `own` being that to those that are led here."""
+        """Return the way to all partitions. `own` is the way to those led here."""
 
     def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere | None:
-        """The way to the coordinators of transactions on other nodes; None where there are none. `partition_of`: the
-        partition of `__transaction_state` that a transactional id is in."""
+        """Return the way to the coordinators of transactions on other nodes, or None if there are none.
+        `partition_of` returns the partition of `__transaction_state` for a transactional id."""
 
     def share_states(self) -> AskShareStates | None:
-        """The way to the share coordinators on other nodes; None where there are none."""
+        """Return the way to the share coordinators on other nodes, or None if there are none."""
 
     def dead_letters(self) -> ProduceElsewhere | None:
-        """The way to leaders on other nodes, for dead letters; None where there are none."""
+        """Return the way to leaders on other nodes, for dead letters, or None if there are none."""
 
     def latest_offsets(self) -> AskLatestOffset | None:
-        """The way to leaders on other nodes; None where there are none."""
+        """Return the way to leaders on other nodes, or None if there are none."""
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
-        """What is told of each change of the partitions' roles: those that others lead are fetched, the
-        throttled ones within the quota."""
+        """Return the callback for changes of the partitions' roles. It fetches partitions that other nodes
+        lead; throttled ones stay within the quota."""
 
     async def leave(self) -> None:
-        """The node is about to stop: returns once others lead what it led, where there are others. Raises what the node
-        has to stop for."""
+        """Return once other brokers, if any, lead this node's partitions: it is about to stop. Raises errors
+        that the node has to stop for."""
 
     def stop(self) -> None:
-        """Nothing is said or asked any more."""
+        """Send nothing more."""
 
 
-# --- The controller in this process, asked as another node's would be, without a connection ----------------
+# --- The controller in this process: asked like another node's, but without a connection --------------------
 
 
 class _OwnPorts(NamedTuple):
-    """Those of a controller's handlers (`node_ports.ControllerPorts`) that answer what the broker asks in the same
-    process, which may ask for anything."""
+    """The ports of a controller's handlers (`node_ports.ControllerPorts`), as far as requests of the broker
+    in the same process need them. That broker may do anything."""
 
     controller: Controller
     own_settings: OwnSettings
@@ -112,7 +111,7 @@ class _OwnPorts(NamedTuple):
 
 
 class _OwnContext(NamedTuple):
-    """Of what the broker asks in the same process."""
+    """The context of requests from the broker in the same process."""
 
     api_key: int
     api_version: int
@@ -122,8 +121,8 @@ class _OwnContext(NamedTuple):
 
 
 class OwnController:
-    """In place of a `ControllerChannel`: one request at a time, answered by the controller's own handlers, in a later
-    turn."""
+    """Takes the place of a `ControllerChannel`: one request at a time, answered by the controller's own
+    handlers, in a later turn."""
 
     def __init__(self, controller: Controller, own_settings: OwnSettings) -> None:
         self._ports = _OwnPorts(controller, own_settings)
@@ -139,8 +138,8 @@ class OwnController:
         return {}
 
     async def ask(self, request: Message, *, timeout_ms: int | None) -> Message:
-        """The answer. It takes no longer than the disk does. Raises KafkaError (UNKNOWN_SERVER_ERROR) for an error of
-        ours."""
+        """Return the answer. Only the disk can delay it. Raises KafkaError (UNKNOWN_SERVER_ERROR) for an
+        error of ours."""
         assert self._asked is None, "one request at a time"
         asked: Later[Message] = Later()
         self._asked = asked
@@ -148,13 +147,13 @@ class OwnController:
         return await asked
 
     def stop(self) -> None:
-        """Nobody is told of anything any more."""
+        """Stop: nothing is answered any more."""
         if self._asked is not None:
             self._asked.abandon()
             self._asked = None
 
     async def _answer(self, request: Message) -> None:
-        # Here, so that no start waits for it.
+        # Imported here, so that it doesn't delay the start.
         from broker.handlers import CONTROLLER_HANDLERS
 
         await turn()
@@ -166,7 +165,7 @@ class OwnController:
         except Exception as error:
             if stops_the_broker(error):
                 raise
-            peers_log.error("what this broker asks its controller for can't be decided", exc_info=error)
+            peers_log.error("the controller failed on a request of the broker in its process", exc_info=error)
             answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
         asked, self._asked = self._asked, None
         if asked is None:
@@ -181,13 +180,13 @@ class OwnController:
 
 
 MOST_LEAVE_S = 5.0
-"""How long a stop waits for others. Kafka's brokers wait five minutes for a controller that may come back; this one is
-here."""
+"""How long a stop waits for other brokers. Kafka's brokers wait five minutes for a controller that may come
+back; here the controller is in this process."""
 CHECK_S = 0.02
 
 
 class ControlledShutdown:
-    """Of one run; `others` are whom the broker speaks to meanwhile."""
+    """The controlled shutdown of one run. `others` are the channels to other brokers."""
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class ControlledShutdown:
         settings: OwnSettings,
         others_know: Callable[[], bool],
     ) -> None:
-        """`others_know`: whether every active broker knows the metadata as it is written now."""
+        """`others_know` returns True if every active broker has all metadata written so far."""
         self.others = others
         self._broker = broker
         self._controller = controller
@@ -210,7 +209,7 @@ class ControlledShutdown:
         self._until_s = 0.0
 
     async def leave(self) -> None:
-        """Returns once others know, or it isn't waited for."""
+        """Return once the other brokers know, or the wait is over."""
         self._until_s = self._scheduler.time() + MOST_LEAVE_S
         self._controller.begin(self._begin_to_leave())
         await self._has_left.wait()
@@ -220,10 +219,10 @@ class ControlledShutdown:
         failure = await self._controller.submit_own(
             lambda image: leaving(image, self._broker, updates),
             server_log,
-            "what becomes of what this broker leads can't be decided",
+            "can't decide who takes over this broker's partitions",
         )
         if failure is not None:
-            server_log.warning("others can't be told that this broker leaves: %s", failure)
+            server_log.warning("can't begin the controlled shutdown: %s", failure)
             self._has_left.reached()
         else:
             self._check()
@@ -235,11 +234,11 @@ class ControlledShutdown:
             self._scheduler.call_later(CHECK_S, self._check)
 
 
-# --- Where its replicas are ---------------------------------------------------------------------------------
+# --- Directories of replicas --------------------------------------------------------------------------------
 
 
 class OwnAssignments:
-    """Of one run."""
+    """Records the directories of replicas, for one run."""
 
     def __init__(self, controller: Controller, node_id: int) -> None:
         self._controller = controller
@@ -258,7 +257,7 @@ class OwnAssignments:
 
         async def record() -> None:
             error = await self._controller.submit_own(
-                decide, log, f"where partition {index} of a topic is can't be recorded"
+                decide, log, f"can't record the directory of partition {index} of a topic"
             )
             if error is None:
                 recorded.reply(None)
@@ -269,11 +268,11 @@ class OwnAssignments:
         return recorded
 
 
-# --- The cluster of such a node -----------------------------------------------------------------------------
+# --- The cluster of a node with the controller --------------------------------------------------------------
 
 
 class OwnCluster:
-    """A `Cluster` of which this process is the controller."""
+    """A `Cluster` whose controller is in this process."""
 
     forwarding = None
     create_automatically = None
@@ -285,7 +284,7 @@ class OwnCluster:
         broker: BrokerIncarnation,
         shutdown: ControlledShutdown | None,
     ) -> None:
-        """`shutdown`: where there may be others."""
+        """`shutdown` is None if there can be no other brokers."""
         self._controller = controller
         self._own_settings = own_settings
         self._others = None if shutdown is None else shutdown.others
@@ -335,11 +334,11 @@ class OwnCluster:
         return self._others.following(self._broker, partitions, quota)
 
     async def leave(self) -> None:
-        """See `Cluster`. Others are told by this controller, which serves on until they know."""
+        """See `Cluster`. This controller tells the other brokers, and serves them until they know."""
         if self._shutdown is not None:
             await self._shutdown.leave()
 
     def stop(self) -> None:
-        """Nobody is asked."""
+        """Send nothing more."""
         if self._others is not None:
             self._others.stop()

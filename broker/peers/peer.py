@@ -1,8 +1,10 @@
-"""Another node that this one asks: a connection when one is needed, its versions, one request at a time.
+"""Requests to another node: a connection when one is needed, the node's versions, one request at a time.
 
     answer = await peer.ask(request)    # raises KafkaError
 
-Below stands the connection: frames go out, answers come in, in a buffer that grows as their bytes arrive.
+The connection comes first in this file: it sends frames, and receives answers in a buffer that grows as bytes
+arrive.
+
 Source: `NetworkClient` with one request in flight, `InterBrokerSendThread`, `BrokerBlockingSender`.
 """
 
@@ -39,13 +41,13 @@ _SIZE = struct.Struct(">i")
 
 INITIAL_BUFFER_BYTES = 16 * 1024
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024
-"""A buffer that once held a larger answer is let go."""
+"""A larger buffer is released after its answer."""
 MOST_ANSWER_BYTES = 1024 * 1024 * 1024
-"""One batch may be larger than any `fetch.max.bytes`. Kafka's clients among brokers have no limit."""
+"""One batch may be larger than any `fetch.max.bytes`. Kafka's clients between brokers have no limit."""
 
 
 class AnswerFrames:
-    """The bytes of one connection. An answer is read before more bytes are asked for."""
+    """The received bytes of one connection. It reads one answer before it asks for more bytes."""
 
     __slots__ = ("_buffer", "_end", "_view")
 
@@ -55,7 +57,7 @@ class AnswerFrames:
         self._end = 0
 
     def room(self) -> memoryview:
-        """Where the next bytes go: at most to the end of the frame at hand."""
+        """Return the space for the next bytes, at most up to the end of the current frame."""
         if self._end == len(self._buffer):
             self._grow()
         if self._end < _SIZE.size:
@@ -64,9 +66,10 @@ class AnswerFrames:
         return self._view[self._end : min(frame_end, len(self._buffer))]
 
     def came(self, count: int) -> memoryview | None:
-        """So many bytes more are there. Returns the frame behind its size, if it is whole: its bytes are the caller's.
+        """Note received bytes. Returns the frame, without its size, once it is whole. The caller owns its
+        bytes.
 
-        Raises ValueError where the size makes no sense.
+        Raises ValueError if the size is invalid.
         """
         self._end += count
         if self._end < _SIZE.size:
@@ -88,19 +91,19 @@ class AnswerFrames:
         return size
 
     def _grow(self) -> None:
-        """By doubling while a frame's bytes really arrive: the announced size alone allocates nothing."""
+        """Grow by doubling, as a frame's bytes arrive. The announced size alone allocates nothing."""
         size = min(2 * len(self._buffer), _SIZE.size + self._size())
         fresh = bytearray(size)
         fresh[: self._end] = self._view[: self._end]
         self._buffer, self._view = fresh, memoryview(fresh)
 
 
-# --- A connection: frames go out, answers come in, and its end is told once ---------------------------------
+# --- A connection: sends frames, receives answers, and reports its end once ---------------------------------
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """`made` is told that it stands, encrypted where it has to be; `answered` each answer's frame, `ended` why it is
-    over; nothing comes after that, and nothing after `close`."""
+    """`made` is called once the connection is ready, and encrypted if it has to be. `answered` gets each
+    answer's frame. `ended` gets the reason for the end. Nothing is called after that, nor after `close`."""
 
     def __init__(
         self,
@@ -118,10 +121,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._channel = channel
         self._is_over = False
         self.has_reached = False
-        """Whether somebody was at the other end, whatever has become of it."""
+        """True if the other end was reached, whatever happened later."""
 
     def send(self, frame: bytes) -> None:
-        """A whole frame, its size in front. It goes nowhere once this is over."""
+        """Send a whole frame that starts with its size. Does nothing once the connection is over."""
         if self._is_over:
             return
         assert self._transport is not None
@@ -131,16 +134,17 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._step(partial(self._channel.encrypt, frame))
 
     def close(self) -> None:
-        """Nobody is told. Nothing is asked of the transport from now on: uvloop's raises what a closed one can't do."""
+        """Close without calling back. The transport isn't used after this: uvloop's raises if it is
+        closed."""
         self._is_over = True
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
 
-    # --- asyncio's side -------------------------------------------------------------------------------------
+    # --- called by asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        made = cast("asyncio.Transport", transport)  # uvloop's transport isn't a subclass of it
         if self._is_over:
             made.abort()
             return
@@ -167,10 +171,10 @@ class PeerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end("it closed the connection" if exc is None else str(exc))
 
-    # --- what comes -----------------------------------------------------------------------------------------
+    # --- receiving ------------------------------------------------------------------------------------------
 
     def _came(self, count: int) -> None:
-        """So many bytes more of a frame."""
+        """Handle received bytes of a frame."""
         try:
             frame = self._frames.came(count)
         except ValueError as error:
@@ -180,7 +184,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._answered(frame)
 
     def _decrypt(self, channel: Channel) -> None:
-        """Go on with what has come: the handshake first, and frames behind it."""
+        """Handle received bytes: first the handshake, then frames."""
         if not channel.is_ready:
             if not self._step(channel.shake):
                 return
@@ -189,8 +193,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._came(count)
 
     def _step(self, step: Callable[[], int | None]) -> int:
-        """A step of the encryption, and what comes of it; where it fails the end is told. Either way what it has to say
-        goes out."""
+        """Run a step of the encryption and send what it produces. If the step fails, report the end."""
         assert self._channel is not None
         count, why = 0, None
         try:
@@ -202,7 +205,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if why is not None:
             transport, self._transport = self._transport, None
             if transport is not None:
-                transport.close()  # behind the alert
+                transport.close()  # after the alert
             self._end(why)
         return count
 
@@ -217,14 +220,14 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 OPENING_S = 30.0
-"""How long a node may take to let this one in where not everybody is, whoever has asked and gone meanwhile (Kafka:
+"""How long the opening of a guarded connection may take, even if those who asked have gone (Kafka:
 `socket.connection.setup.timeout.max.ms`)."""
 
 _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class PeerState(Enum):
-    """Of the connection, and of what is asked."""
+    """The state of the connection and its request."""
 
     APART = "there is no connection, nor is one needed"
     WAITING = "something is asked, and the last attempt to connect is too near"
@@ -240,25 +243,26 @@ _BEING_OPENED = frozenset((PeerState.CONNECTING, PeerState.OPENING))
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """Times in ms."""
+    """Times are in ms."""
 
     client_id: str
     software_version: str
     request_timeout_ms: int = 30_000
     reconnect_backoff_ms: int = 50
-    """From one attempt to connect to the next. It doubles with each that fails, up to:"""
+    """The time between attempts to connect. It doubles with each failure, up to the next setting."""
     reconnect_backoff_max_ms: int = 50
-    """Kafka's brokers take 50, its Raft channel 500. (Theirs differ by up to a fifth from attempt to attempt.)"""
+    """Kafka's brokers use 50, its Raft channel 500. (Theirs vary by up to a fifth.)"""
     idle_ms: int = 600_000
     entrance: Entrance = OPEN
 
 
 class Peer:
-    """A node at an address. Whoever asks awaits the answer before the next one. KafkaError, whose message has the
-    address, says why there is none:
+    """A node at an address. It takes one request at a time. Failures are KafkaErrors whose message has the
+    address:
 
-    NETWORK_EXCEPTION where it can't be reached, the connection ends, or the answer makes no sense; REQUEST_TIMED_OUT;
-    UNSUPPORTED_VERSION where there is no version in common, or that one can't say what is asked.
+    NETWORK_EXCEPTION if it can't be reached, the connection ends, or the answer is invalid;
+    REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if both have no version in common, or the request can't be
+    expressed in it.
     """
 
     def __init__(
@@ -272,10 +276,10 @@ class Peer:
         self._scheduler = scheduler
         self._connection: PeerConnection | None = None
         self.versions: Versions = {}
-        """As it has told them; none as long as it hasn't."""
+        """The versions that the node has reported. Empty until then."""
         self._opening: Waiting[Any] | None = None
-        self._opened_by: type[Message] = ApiVersionsRequest  # what was sent last for it
-        self._signs_in_at_s: float | None = None  # again, before what is sent from then on
+        self._opened_by: type[Message] = ApiVersionsRequest  # the last request sent while opening
+        self._signs_in_at_s: float | None = None  # when to sign in again, before the next request
         self._tried_s: float | None = None  # when the last attempt to connect was made
         self._failures = 0  # to connect, in a row
         self._correlation_id = 0
@@ -293,7 +297,8 @@ class Peer:
     def ask(
         self, request: Message, *, version: int | None = None, timeout_ms: float | None = None
     ) -> Later[Message]:
-        """`version` None: the latest that both have. It is answered in a later turn."""
+        """Send a request; the answer comes in a later turn. `version` None is the latest version that both
+        have."""
         assert self._answer is None, "one request at a time"
         assert self.state is not PeerState.STOPPED
         answer: Later[Message] = Later()
@@ -302,23 +307,23 @@ class Peer:
         self._timeout = self._scheduler.call_later(timeout_ms / 1000, self._timed_out)
         if self.state is PeerState.FREE:
             self._send_or_sign_in()
-        elif self.state not in _BEING_OPENED:  # else for a request whose time was over
+        elif self.state not in _BEING_OPENED:  # otherwise it is being opened for a request that has timed out
             self._connect_when_due()
         return answer
 
     def forget(self) -> None:
-        """What is asked isn't wanted any more: nobody is told, and the connection, whose answer would come, ends."""
+        """Drop the request without an answer. The connection ends, as the answer would still arrive there."""
         if self._answer is not None:
             self._take().abandon()
             self._disconnect()
 
     def stop(self) -> None:
-        """The connection ends, and nobody is told of anything."""
+        """End the connection. Nothing is called back."""
         self.forget()
         self._disconnect()
         self.state = PeerState.STOPPED
 
-    # --- to a connection ------------------------------------------------------------------------------------
+    # --- connecting -----------------------------------------------------------------------------------------
 
     def _connect_when_due(self) -> None:
         wait_s = self._backoff_s()
@@ -354,7 +359,7 @@ class Peer:
         self._network.connect(self.host, self.port, lambda: connection, refused)
 
     def _refused(self, connection: PeerConnection | None, error: OSError) -> None:
-        if connection is self._connection:  # else it was given up before
+        if connection is self._connection:  # otherwise it was given up before
             self._failed(error.strerror or str(error))
 
     def _connected(self) -> None:
@@ -374,7 +379,7 @@ class Peer:
         self._send()
 
     def _send_or_sign_in(self) -> None:
-        """A session that is soon over is renewed before anything else is asked."""
+        """Send the request. Sign in again first if the session ends soon."""
         due_s = self._signs_in_at_s
         if due_s is None or self._scheduler.time() < due_s:
             self._send()
@@ -389,15 +394,16 @@ class Peer:
         self._go_on(None)
 
     def _limit_opening(self) -> None:
-        """The opening has a time limit of its own, and goes on for whoever asks next when a request has waited for as
-        long as it may: else one that waits less than an opening takes would never come through."""
+        """Limit the time for opening, separately from requests. When a request times out, the opening goes on
+        for the next one. Otherwise a request whose timeout is shorter than an opening would never get
+        through."""
         self._cancel_timer()
         if self._settings.entrance.is_guarded:
             reason = f"it hasn't let this node in within {OPENING_S:g} s"
             self._timer = self._scheduler.call_later(OPENING_S, self._failed, reason)
 
     def _go_on(self, answer: Message | None) -> None:
-        """With the opening, which waited for this answer."""
+        """Continue the opening with the answer that it waited for."""
         opening = self._opening
         assert opening is not None
         try:
@@ -415,18 +421,18 @@ class Peer:
     def _send(self) -> None:
         self._cancel_timer()
         request = self._request
-        if request is None:  # its time was over before the connection stood
+        if request is None:  # it timed out before the connection was ready
             self.state = PeerState.FREE
             self._rest()
             return
         version = self._common_version(type(request)) if self._version is None else self._version
-        self.state = PeerState.ASKED  # before it is sent, which may be the connection's end
+        self.state = PeerState.ASKED  # before it is sent, as sending may end the connection
         try:
             if version is None:
-                raise CodecError("there is no version in common")
+                raise CodecError("no version in common")
             self._send_frame(request, version)
         except CodecError as error:
-            log.info("%s can't be asked for %s: %s", self.name, type(request).__name__, error)
+            log.info("can't send %s a %s: %s", self.name, type(request).__name__, error)
             self.state = PeerState.FREE
             self._rest()
             self._scheduler.call_soon(self._has_no_version, request)
@@ -451,12 +457,12 @@ class Peer:
         elif self.state is PeerState.ASKED and self._request is not None:
             asked = type(self._request)
         else:
-            self._failed("it answered what nobody asked")
+            self._failed("it sent an answer that nobody asked for")
             return
         try:
             answer = self._decoded(frame, asked)
         except CodecError as error:
-            self._failed(f"its answer makes no sense: {error}")
+            self._failed(f"its answer is invalid: {error}")
             return
         if is_opening:
             self._go_on(answer)
@@ -466,14 +472,14 @@ class Peer:
         self._take().reply(answer)
 
     def _decoded(self, frame: memoryview, request: type[Message]) -> Message:
-        """Raises CodecError."""
+        """Decode an answer. Raises CodecError."""
         version = self._sent_version
         body = response_body(frame, request, version, self._correlation_id)
         if request is ApiVersionsRequest and frame[body : body + 2] == _UNSUPPORTED_VERSION:
-            version = 0  # as whoever doesn't know the version that was asked answers
+            version = 0  # servers answer an unknown version of ApiVersions in version 0
         return decode(response_type(request), version, frame, body)
 
-    # --- what ends it ---------------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------------------
 
     def _timed_out(self) -> None:
         reason = f"{self.name} hasn't answered in time"
@@ -493,7 +499,7 @@ class Peer:
             self._take().fail(KafkaError(Error.NETWORK_EXCEPTION, f"{self.name}: {reason}"))
 
     def _rest(self) -> None:
-        """A connection that isn't used ends after a while."""
+        """Close the connection after a while if it isn't used."""
         self._cancel_timer()
         self._timer = self._scheduler.call_later(self._settings.idle_ms / 1000, self._disconnect)
 
@@ -514,12 +520,12 @@ class Peer:
             self._timer = None
 
     def _has_no_version(self, request: Message) -> None:
-        if self._request is request:  # and it is still wanted
+        if self._request is request:  # if it is still wanted
             reason = f"{self.name} has no version of {type(request).__name__} in common with this node"
             self._take().fail(KafkaError(Error.UNSUPPORTED_VERSION, reason))
 
     def _take(self) -> Later[Message]:
-        """What is waited for: nothing is asked any more."""
+        """Return the Later of the current request, which is over now."""
         answer = self._answer
         assert answer is not None
         self._request = self._answer = None
@@ -530,7 +536,7 @@ class Peer:
 
 
 class OnePeer:
-    """Whoever is to be asked now: who was asked before, at another address, is asked no more."""
+    """The node to ask now. If the address changes, the connection to the old one ends."""
 
     def __init__(self, settings: PeerSettings, network: Network, scheduler: Scheduler) -> None:
         self._settings = settings
@@ -539,7 +545,7 @@ class OnePeer:
         self.peer: Peer | None = None
 
     def at(self, host: str, port: int) -> Peer:
-        """The same one for as long as the address is."""
+        """Return the peer at an address. It stays the same as long as the address does."""
         peer = self.peer
         if peer is None or (peer.host, peer.port) != (host, port):
             self.stop()
@@ -547,14 +553,14 @@ class OnePeer:
         return peer
 
     def stop(self) -> None:
-        """Nobody is asked any more."""
+        """End the connection."""
         if self.peer is not None:
             self.peer.stop()
             self.peer = None
 
 
 def response_type(request: type[Message]) -> type[Message]:
-    """What answers a request: it is declared beside it."""
+    """Return the class of a request's answer, which is declared next to it."""
     name = request.__name__.removesuffix("Request") + "Response"
     found: type[Message] = getattr(sys.modules[request.__module__], name)
     return found

@@ -1,7 +1,8 @@
-"""All that this node fetches of others: for each leader one connection, one request behind the other, and each
-partition with the leader it has.
+"""All fetching from other nodes: one connection for each leader, one request after the other, and each
+partition with its current leader.
 
-Kafka has `num.replica.fetchers` of them for each leader, a thread each. Here a second one would share the loop.
+Kafka has `num.replica.fetchers` for each leader, with a thread each. Here, a second one would share the loop.
+
 Source: `ReplicaFetcherManager`, `AbstractFetcherManager`, `ReplicaManager.applyLocalFollowersDelta`.
 """
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaFetching:
-    """Of one fetcher, through a peer that asks for no versions."""
+    """Drives one fetcher, through a peer that doesn't negotiate versions."""
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class ReplicaFetching:
         scheduler: Scheduler,
         failed: Callable[[Exception], None],
     ) -> None:
-        """`failed` is told why it goes on no more: a broken invariant. What the disk refuses costs a partition."""
+        """`failed` gets the broken invariant that ends the fetching. A failed disk only affects its
+        partitions."""
         self._fetcher = fetcher
         self._peer = peer
         self._failed = failed
@@ -55,7 +57,7 @@ class ReplicaFetching:
         fetcher.wake = self.wake
 
     def wake(self) -> None:
-        """There may be something to ask: another partition is followed, or a new epoch."""
+        """Look for something to fetch: another partition is followed, or there is a new epoch."""
         if self._has_begun:
             self._waker.wake()
         elif not self._is_stopped:
@@ -63,7 +65,7 @@ class ReplicaFetching:
             carry_on(self._fetch_on())
 
     def stop(self) -> None:
-        """Nothing is fetched any more."""
+        """Stop fetching."""
         self._is_stopped = True
         self._waker.stop()
         self._turns.stop()
@@ -79,7 +81,7 @@ class ReplicaFetching:
                 wait_s = self._fetcher.wait_s()
             except MemoryError:
                 self._peer.forget()
-                wait_s = self._fetcher.backoff_s  # what wasn't taken is asked for again
+                wait_s = self._fetcher.backoff_s  # what wasn't applied is fetched again
             except Exception as error:
                 self.stop()
                 self._failed(error)
@@ -87,7 +89,8 @@ class ReplicaFetching:
             await self._waker.wait(wait_s)
 
     async def _ask(self, request: FetchRequest | ListOffsetsRequest) -> None:
-        """Takes what is in the answer, in as many turns as that needs: nothing is asked before all of it is there."""
+        """Send a request and apply its answer, in as many turns as that takes. The next request waits for
+        that."""
         version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
         answer: Message | KafkaError
         try:
@@ -99,7 +102,7 @@ class ReplicaFetching:
             await self._turns.turn()
 
 
-# --- Of all leaders -----------------------------------------------------------------------------------------
+# --- For all leaders ----------------------------------------------------------------------------------------
 
 
 class _OfLeader(NamedTuple):
@@ -109,7 +112,7 @@ class _OfLeader(NamedTuple):
 
 
 class ReplicaFetchers:
-    """Of one node."""
+    """The fetchers of one node."""
 
     def __init__(
         self,
@@ -124,8 +127,9 @@ class ReplicaFetchers:
         quota: ReplicationQuota,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`listener_name` is the one that brokers speak to each other by, `peer_settings` how. `quota` is what all of
-        them together may take of throttled partitions. `failed` is told of what the node has to stop for."""
+        """`listener_name` is the listener for connections between brokers. `peer_settings` are those of the
+        connections. `quota` limits the throttled partitions of all fetchers together. `failed` gets errors
+        that the node has to stop for."""
         self._broker = broker
         self._image = image
         self._partitions = partitions
@@ -137,10 +141,10 @@ class ReplicaFetchers:
         self._failed = failed
         self._of_leaders: dict[int, _OfLeader] = {}
         self._leader_ids: dict[PartitionKey, int] = {}
-        """Who leads what is followed here, whether or not that node can be reached."""
+        """The leaders of followed partitions, even if they can't be reached."""
 
     def follow(self, changes: TopicChanges) -> None:
-        """The partitions have the roles that the metadata gives them."""
+        """Follow the partitions in their new roles."""
         for topic in changes.removed:
             for index in topic.partitions:
                 self._forget((topic.topic_id, index))
@@ -151,7 +155,7 @@ class ReplicaFetchers:
         self._follow_leaders()
 
     def stop(self) -> None:
-        """Nothing is fetched any more."""
+        """Stop fetching."""
         for each in self._of_leaders.values():
             each.fetching.stop()
         self._of_leaders.clear()
@@ -179,8 +183,8 @@ class ReplicaFetchers:
             of_leader.fetcher.forget(*key)
 
     def _follow_leaders(self) -> None:
-        """Each at the address that it has now; those that aren't alive are left alone until they are, and those of whom
-        nothing is followed for good (Kafka: `shutdownIdleFetcherThreads`)."""
+        """Fetch from each leader at its current address. Leaders that aren't alive are left alone until they
+        are. Those without followed partitions are dropped (Kafka: `shutdownIdleFetcherThreads`)."""
         leader_ids = {*self._leader_ids.values()}
         for leader_id in self._of_leaders.keys() - leader_ids:
             self._of_leaders.pop(leader_id).fetching.stop()

@@ -195,7 +195,7 @@ def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late(
     assert broker.timers.now_s == 60
     assert broker.told == ["not registered: the controller refuses with INVALID_REGISTRATION"]
     assert not broker.timers.waiting
-    said = [each.partition("tries again: ")[2] for each in caplog.messages]
+    said = [each.partition("trying again: ")[2] for each in caplog.messages]
     assert said == [
         "the controller refuses with DUPLICATE_BROKER_REGISTRATION: another broker has node.id=7, or had it a moment"
         " ago and its session isn't over",
@@ -318,7 +318,7 @@ def test_nobody_is_waited_for_longer_than_five_minutes(caplog: pytest.LogCapture
             broker.answer(shut_down=False)
     assert broker.told == ["let go"]
     assert passed_ms == LONGEST_SHUTDOWN_S * 1_000
-    assert "nobody has taken over what this broker leads in 300 s" in caplog.text
+    assert "no other broker has taken over this broker's partitions in 300 s" in caplog.text
     assert not broker.timers.waiting
 
 

@@ -103,7 +103,7 @@ def test_what_is_given_up_says_what_the_trouble_was() -> None:
             assert isinstance(found, KafkaError)
             return found.message
 
-        assert await trouble() == "no controller has said yet where it is"
+        assert await trouble() == "no controller is known yet"
         asker.why_unknown = "it is of another cluster"
         assert await trouble() == "it is of another cluster"
         asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # where nobody is
