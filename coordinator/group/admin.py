@@ -1,4 +1,5 @@
-"""Groups from outside: ListGroups, DescribeGroups, DeleteGroups (Kafka: `GroupMetadataManager`, `ClassicGroup`)."""
+"""Administration of groups: ListGroups, DescribeGroups, DeleteGroups (Kafka: `GroupMetadataManager`,
+`ClassicGroup`)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ GROUP_ID_NOT_FOUND_VERSION = 6  # of DescribeGroups (KIP-1043)
 
 
 class Administration:
-    """What is asked about groups, and done to them, by who isn't a member."""
+    """Lists, describes and deletes groups, for clients that aren't members."""
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
         self._store = parts.store
@@ -32,14 +33,17 @@ class Administration:
     def list_groups(
         self, states: Collection[str], types: Collection[str], group_ids: Sequence[str] | None = None
     ) -> list[ListedGroup]:
-        """Groups in any of the states and of any of the types; no filter lets all through. Case doesn't matter.
-        `group_ids`: of these alone, as far as they are there."""
+        """List the groups in any of the states and of any of the types. An empty filter lets all through.
+        Case doesn't matter.
+
+        `group_ids`: only list these, as far as they exist.
+        """
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         groups: Iterable[Group]
         if group_ids is None:
             groups = self._store.all()
-        else:  # a portion of many: the others aren't gone over for it
+        else:  # one portion of many: don't go over all groups for it
             groups = [group for group in map(self._store.find, group_ids) if group is not None]
         return [
             listed
@@ -49,7 +53,10 @@ class Administration:
         ]
 
     def describe_group(self, group_id: str, *, api_version: int) -> DescribedGroup:
-        """Metadata of members and the protocol only where it is Stable; Dead where it isn't there."""
+        """Describe a classic group. It has the protocol and the members' metadata only while it is Stable.
+
+        A group that doesn't exist is Dead.
+        """
         group = self._store.classic.get(group_id)
         if group is None:
             described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
@@ -86,8 +93,8 @@ class Administration:
         return describe_streams_group(self._store.streams_group(group_id))
 
     def delete_groups(self, group_ids: Sequence[str]) -> list[Error]:
-        """Each group's error, in their order; offsets go first, then the groups. Raises KafkaError where that can't be
-        recorded."""
+        """Delete groups, their offsets first. Returns each group's error, in order. Raises KafkaError if it
+        can't be recorded."""
         errors = []
         tombstones = Tombstones()
         for group_id in group_ids:

@@ -1,6 +1,6 @@
-"""What a group of every kind can tell: whoever works with offsets, or administers groups, need not know the kind.
+"""The interface of a group of any kind, for working with its offsets or administering it.
 
-Streams groups come in here, as classic, consumer and share groups do.
+Classic, consumer, share and streams groups implement it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from coordinator.group.records import AnyRecord, CommittedOffset
 from protocol.messages.groups import ListedGroup
 
 RetentionStart = Callable[[CommittedOffset], int]
-"""From when on, in milliseconds, the retention time of an offset runs."""
+"""The time, in milliseconds, from which an offset's retention runs."""
 
 
 class Group(Protocol):
-    """A group of any kind (Kafka: `Group`). What is refused is raised as KafkaError."""
+    """A group of any kind (Kafka: `Group`). Checks raise KafkaError."""
 
     @property
     def group_id(self) -> str: ...
@@ -27,39 +27,39 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """True if it has no members."""
         ...
 
     def has_member(self, member_id: str) -> bool: ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether offsets of a topic are in use: they neither expire nor are they deleted."""
+        """True if offsets of the topic are in use. Then they don't expire, and can't be deleted."""
         ...
 
     def check_commit(
         self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """Whether the committer may commit these offsets."""
+        """Check that the committer may commit these offsets."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether this member may fetch offsets."""
+        """Check that this member may fetch offsets."""
         ...
 
     def check_offset_deletion(self) -> None:
-        """Whether offsets may be deleted, of topics that nobody subscribes to."""
+        """Check that offsets may be deleted, of topics that nobody subscribes to."""
         ...
 
     def check_deletion(self) -> None:
-        """Whether the group may be deleted."""
+        """Check that the group may be deleted."""
         ...
 
     def retention_start(self) -> RetentionStart | None:
-        """None for a group whose offsets don't expire now."""
+        """The start of an offset's retention, or None if the group's offsets don't expire now."""
         ...
 
     def tombstones(self) -> list[AnyRecord]:
-        """The records that end it."""
+        """The records that delete it."""
         ...
 
     def listed(self) -> ListedGroup:

@@ -1,8 +1,8 @@
-"""What the members of all groups of a node hold in memory, and who would go past the bound.
+"""The memory that the members of all groups of a node hold, and its bound.
 
-What a member says of itself is kept for as long as it is one, up to half an hour after it was last heard of, and so is
-what it is assigned. What requests bring is added up; what has gone since, and what else has come, is found by going
-over all members once the sum says that there is no room.
+A member's metadata and its assignment are kept for as long as it is a member, which is up to half an hour
+after it was last heard of. Each request adds its bytes to a sum. When the sum reaches the bound, all members
+are counted anew: some have left since, and memory has grown in other ways.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 MOST_MEMBER_BYTES = 256 * 1024 * 1024
-"""Of all members, with those that were only given an id."""
+"""For all members, including those that have only got an id."""
 MEMBER_BYTES = (
-    1_000  # of each of a classic group, beside what it says of itself; its assignment, up to as much, too
+    1_000  # per member of a classic group, without metadata; an assignment of up to as much is included
 )
-CLASSIC_GROUP_BYTES = 1_500  # of each of these groups, beside its id
-PROTOCOL_BYTES = 300  # of each of its protocols, beside name and metadata
+CLASSIC_GROUP_BYTES = 1_500  # of each classic group, without its id
+PROTOCOL_BYTES = 300  # of each protocol of a classic member, without name and metadata
 GROUP_BYTES = 2_400  # of each consumer group
-CONSUMER_BYTES = 2_000  # of each of its members
-NAME_BYTES = 300  # of each topic that a member or an expression subscribes to, beside its name
-ASSIGNED_TOPIC_BYTES = 1_400  # of each topic of which a consumer group has assigned partitions
-PARTITION_BYTES = 600  # of each of these: whose it is to be, whose it is, since when
-OFFSET_BYTES = 600  # of each task whose offset a member tells
-TASK_BYTES = 2_000  # of each task of a streams group: whose it is to be, whose it is, since when
-TOPOLOGY_TOPIC_BYTES = 1_500  # of each topic of a topology, beside its name, and of each of its configs
-BETWEEN_COUNTS_MS = 1_000  # where little came meanwhile: who is refused may ask again and again
+CONSUMER_BYTES = 2_000  # of each member of a consumer group
+NAME_BYTES = 300  # of each topic that a member or an expression subscribes to, without its name
+ASSIGNED_TOPIC_BYTES = 1_400  # of each topic with partitions that a consumer group has assigned
+PARTITION_BYTES = 600  # of each such partition: its target owner, its owner, and since when
+OFFSET_BYTES = 600  # of each task whose offset a member reports
+TASK_BYTES = 2_000  # of each task of a streams group: its target owner, its owner, and since when
+TOPOLOGY_TOPIC_BYTES = 1_500  # of each topic of a topology, without its name, and of each of its configs
+BETWEEN_COUNTS_MS = 1_000  # if little has come meanwhile, as a refused client may retry again and again
 _LITTLE_BYTES = MOST_MEMBER_BYTES // 16
 _LONG_AGO_MS = -BETWEEN_COUNTS_MS
 
@@ -64,7 +64,7 @@ def _texts_bytes(*texts: str | None) -> int:
 
 
 def brought_by_join(request: JoinGroupRequest, name: str, member: ClassicMember | None) -> int:
-    """How much more there is with it. `name`: what a new member's id begins with; `member`: who it is by now."""
+    """Return how many bytes this join adds. A new member's id begins with `name`; `member` is a known one."""
     brought_bytes = sum([PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in request.protocols])
     if member is None:
         return brought_bytes + MEMBER_BYTES + len(name)
@@ -72,12 +72,12 @@ def brought_by_join(request: JoinGroupRequest, name: str, member: ClassicMember 
 
 
 def assignments_bytes(assignments: Iterable[bytes]) -> int:
-    """What the leader of a classic group has assigned to its members, beyond what counts with each anyway."""
+    """The bytes of assignments in a classic group that exceed MEMBER_BYTES each."""
     return sum([max(len(each) - MEMBER_BYTES, 0) for each in assignments])
 
 
 def classic_group_bytes(group_id: str) -> int:
-    """Of a group without members: a join that is refused leaves one, until what has expired is looked for."""
+    """The bytes of a group without members. A refused join leaves one, until the next check for expired offsets."""
     return CLASSIC_GROUP_BYTES + getsizeof(group_id)
 
 
@@ -99,7 +99,7 @@ def brought_by_heartbeat(
     member: ConsumerMember,
     topics: KnownTopics,
 ) -> int:
-    """How much more there is with it, where it says something new of the member; null leaves a part as it was."""
+    """Return how many bytes this heartbeat adds, if it changes the member's metadata. Null leaves a part as it was."""
     said = (request.rack_id, request.server_assignor, request.subscribed_topic_regex)
     names = request.subscribed_topic_names
     is_known = _is_known(group, member)
@@ -120,7 +120,7 @@ def brought_by_heartbeat(
 def brought_by_classic_member(
     group: ConsumerGroup, member: ConsumerMember, new: ConsumerMember, topics: KnownTopics
 ) -> int:
-    """The same of a join of the classic protocol, by which `member` becomes `new`."""
+    """Return how many bytes a join of the classic protocol adds, by which `member` becomes `new`."""
     brought_bytes = _said_bytes(new) - _said_bytes(member) + _to_assign_bytes(new.names, group, topics)
     if _is_known(group, member):
         return brought_bytes
@@ -128,7 +128,7 @@ def brought_by_classic_member(
 
 
 def _is_known(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """One that takes a static member's place is, too."""
+    """True for a member of the group, or one that replaces a static member."""
     return member.member_id in group.members or member.instance_id in group.static_members
 
 
@@ -138,7 +138,7 @@ def _new_member_bytes(group: ConsumerGroup, member: ConsumerMember, instance_id:
 
 
 def _to_assign_bytes(names: Iterable[str], group: ConsumerGroup | ShareGroup, topics: KnownTopics) -> int:
-    """Of topics that nobody of the group has subscribed to yet."""
+    """The bytes to assign topics that no member of the group has subscribed to yet."""
     found = [topics.by_name(name) for name in names if name not in group.topics]
     return sum(
         [
@@ -150,14 +150,14 @@ def _to_assign_bytes(names: Iterable[str], group: ConsumerGroup | ShareGroup, to
 
 
 def _said_bytes(member: ConsumerMember) -> int:
-    """What a member of a consumer group says of itself, but for its ids."""
+    """The bytes of the metadata of a consumer group's member, without its ids."""
     said_bytes = _texts_bytes(member.rack_id, member.assignor, member.regex, member.client_id)
     said_bytes += _names_bytes(member.names)
     return said_bytes + (0 if member.classic is None else _protocols_bytes(member.classic.protocols))
 
 
 def _consumer_bytes(group: ConsumerGroup) -> int:
-    """Most groups are as they were when they were counted last."""
+    """Count a group, or return the last count if it hasn't changed, as most groups haven't."""
     changes, held_bytes = group.counted
     if changes != group.changes:
         held_bytes = _consumer_bytes_of_now(group)
@@ -186,7 +186,8 @@ def brought_by_streams_heartbeat(
     member: StreamsMember,
     topics: KnownTopics,
 ) -> int:
-    """How much more there is with it; null leaves a part as it was. Of a topology only where the group has none yet."""
+    """Return how many bytes this heartbeat adds. Null leaves a part as it was. A topology only counts if the
+    group has none yet."""
     tags, endpoint, known_endpoint = request.client_tags, request.user_endpoint, member.endpoint
     said = (
         (request.rack_id, member.rack_id),
@@ -242,7 +243,7 @@ def _topology_bytes(
 
 
 def _streams_member_bytes(member: StreamsMember) -> int:
-    """What it says of itself, but for its id."""
+    """The bytes of the member's metadata, without its id."""
     said_bytes = _texts_bytes(member.rack_id, member.process_id, member.client_id)
     said_bytes += 0 if member.endpoint is None else _texts_bytes(member.endpoint.host)
     return said_bytes + _tags_bytes(member)
@@ -253,7 +254,7 @@ def _tags_bytes(member: StreamsMember) -> int:
 
 
 def _streams_bytes(group: StreamsGroup) -> int:
-    """Most groups are as they were when they were counted last."""
+    """Count a group, or return the last count if it hasn't changed, as most groups haven't."""
     changes, held_bytes = group.counted
     if changes != group.changes:
         held_bytes = GROUP_BYTES + _texts_bytes(group.group_id)
@@ -278,7 +279,7 @@ def brought_by_share_heartbeat(
     member: ShareMember,
     topics: KnownTopics,
 ) -> int:
-    """How much more there is with it, where it says something new of the member; null leaves a part as it was."""
+    """Return how many bytes this heartbeat adds, if it changes the member's metadata. Null leaves a part as it was."""
     names = request.subscribed_topic_names
     brought_bytes = _texts_bytes(client.client_id) - _texts_bytes(member.client_id)
     if member.member_id not in group.members:
@@ -306,36 +307,35 @@ def _share_bytes(group: ShareGroup) -> int:
 
 
 class MemberMemory:
-    """Of all shards of a node."""
+    """The memory of members in all shards of a node."""
 
     def __init__(self) -> None:
         self._stores: WeakSet[GroupStore] = WeakSet()
         self._counted_bytes = 0
         self._counted_ms = _LONG_AGO_MS
-        self._came_bytes = 0  # since then
+        self._came_bytes = 0  # since the last count
         self._may_be_more = False
 
     def count(self, store: GroupStore) -> None:
-        """The groups of a shard, from now on."""
+        """Count the groups of this shard from now on."""
         self._stores.add(store)
 
     def was_loaded(self) -> None:
-        """A shard has the groups now that its log says: whoever comes next has them counted."""
+        """Note that a shard has loaded its groups. The next request has them counted."""
         self._may_be_more = True
         self._counted_ms = _LONG_AGO_MS
 
     def may_be_more(self) -> None:
-        """Groups are about to assign more than members have asked for: topics have come, or partitions."""
+        """Note that groups may soon assign more than members have asked for, as topics or partitions were added."""
         self._may_be_more = True
 
     def check(self, brought_bytes: int, now_ms: int) -> None:
-        """Raises KafkaError (GROUP_MAX_SIZE_REACHED) where there is no room for it."""
+        """Raises KafkaError (GROUP_MAX_SIZE_REACHED) if there is no room."""
         if not self.admits(brought_bytes, now_ms):
             raise KafkaError(Error.GROUP_MAX_SIZE_REACHED, "The members of all groups hold too much memory.")
 
     def admits(self, brought_bytes: int, now_ms: int) -> bool:
-        """Whether there is room for what a request brings; it counts then. Who brings no more than there is needs
-        none."""
+        """True if there is room for what a request adds, and counts it. A request that adds nothing needs no room."""
         if brought_bytes <= 0:
             return True
         is_full = self._counted_bytes + self._came_bytes + brought_bytes > MOST_MEMBER_BYTES
@@ -351,7 +351,7 @@ class MemberMemory:
         return True
 
     def _count_anew(self, now_ms: int) -> None:
-        """Groups that everybody has left go soon, unless there are offsets of theirs: then they don't count."""
+        """Count all groups. Groups without members don't count if they have offsets; else they go soon."""
         self._counted_bytes = 0
         for store in self._stores:
             committed = store.offsets.committed
@@ -376,6 +376,6 @@ class MemberMemory:
                     if group.members or group_id not in committed
                 ]
             )
-            # Those that everybody has left count as well: no time ends them.
+            # Share groups without members count as well: they never expire.
             self._counted_bytes += sum([_share_bytes(group) for group in store.share.values()])
         self._counted_ms, self._came_bytes, self._may_be_more = now_ms, 0, False

@@ -1,7 +1,7 @@
-"""What all behaviour of a shard's groups works with: decisions' effects, time limits, the journal.
+"""The parts that all behaviour of a shard's groups works with: the effects of decisions, time limits, the journal.
 
-Whatever is decided of a group is records, which the journal appends and applies as one, and effects: timers and lines
-of the log. Who waits to be decided beside the loop isn't late before.
+A decision about a group consists of records, which the journal appends and applies as one, and of effects:
+timers and log lines. A member whose request waits to be decided beside the loop isn't late meanwhile.
 """
 
 from __future__ import annotations
@@ -31,48 +31,50 @@ from protocol.errors import KafkaError, cannot_apply
 log = logging.getLogger("barnabas.groups")
 
 
-# --- what a decision does besides its records -----------------------------------------------------------------
+# --- the effects of a decision besides its records ------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Effects:
-    """Of one decision."""
+    """The effects of one decision."""
 
     effects: list[Callable[[], None]] = field(init=False, default_factory=list)
-    """Timers and lines of the log: where the decision is taken, not where it is made, which may be in a thread, and
-    more than once."""
+    """Timers and log lines. They are done when the decision is taken. It may be made in a thread, and more
+    than once."""
     once_written: list[Callable[[], None]] = field(init=False, default_factory=list)
-    """The same of what follows from its records: a time limit that ends with a state, where the state stays."""
+    """Effects of its written records, such as ending a time limit along with a state. They are skipped if
+    writing fails."""
 
     def take_effect(self) -> None:
-        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
+        """Do the effects, once, before the records are written. Effects of a step count even if a later step
+        refuses."""
         for effect in self.effects:
             effect()
 
     def was_written(self) -> None:
-        """Once, behind the records; the group may be another one by then, that took its place."""
+        """Do the effects that follow the records, once they are written. Another group may have taken the
+        group's place."""
         for effect in self.once_written:
             effect()
 
 
-# --- whose requests wait to be decided: whoever that is isn't late before -------------------------------------
+# --- members whose requests wait to be decided: they aren't late meanwhile --------------------------------------
 #
-# In Kafka a timeout is an event behind the request in the queue of the group's partition.
+# In Kafka a timeout is an event that comes after the request in the queue of the group's partition.
 
 
 class Undecided:
-    """Members of groups of every kind, by the ids alone: a group may go over from one protocol to
-    another by what is decided."""
+    """Members with undecided requests, of groups of every kind. It knows ids only, as a decision may convert
+    a group to another protocol."""
 
     def __init__(self, store: GroupStore) -> None:
         self._store = store
         self._counts: dict[tuple[str, str], int] = {}
-        """How many requests wait to be decided, by group and member; without those that none does of."""
+        """The number of undecided requests, by group and member. Members without any have no entry."""
 
     @contextmanager
     def waits(self, group_id: str, member_id: str, instance_id: str | None) -> Iterator[None]:
-        """A request of the member waits to be decided: no timer of it is due before that is done, nor one of whoever
-        has the place of that instance."""
+        """Hold off the timers of the member while its request waits, and those of the member with that instance id."""
         group = self._store.consumer.get(group_id) or self._store.classic.get(group_id)
         owner = None if group is None or instance_id is None else group.static_members.get(instance_id)
         members = {(group_id, each) for each in (member_id, owner) if each}
@@ -87,29 +89,29 @@ class Undecided:
                     self._counts[member] = left
 
     def is_of(self, group_id: str, member_id: str) -> bool:
-        """Whether a request of this member waits."""
+        """True if a request of this member waits."""
         return (group_id, member_id) in self._counts
 
 
-# --- time limits of members of groups that the server assigns: who is late is fenced, as if it had left -------
+# --- time limits of members of groups that the server assigns: a late member is fenced, as if it had left -------
 #
-# A member that isn't there any more when a timer fires, or is another group's by then, is passed over. Who
-# can't be fenced now is late once more after a while, unless the timer has been put off or ended by then
-# (Kafka: `CoordinatorTimerImpl`).
+# If a timer fires for a member that is gone, or in another group by then, it does nothing. If the member
+# can't be fenced now, the timer fires again after a while, unless it was put off or ended by then (Kafka:
+# `CoordinatorTimerImpl`).
 
 RETRY_MS = 500
-"""After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
+"""The delay before a timer fires again if the member's request was undecided, or the member couldn't be fenced."""
 
 Late = Callable[[str, str, str], None]
-"""What is done with a member that is late: its group's id, its id, and why. Raises KafkaError where that can't be
+"""Deals with a late member, given its group's id, its id, and the reason. Raises KafkaError if that can't be
 recorded."""
 
 _Key = tuple[str, str, str]
-"""Of a timer: what it limits, the group, the member."""
+"""The key of a timer: the kind of limit, the group, the member."""
 
 
 class TimedMember(Protocol):
-    """What a time limit needs to know of a member."""
+    """The part of a member that a time limit needs."""
 
     @property
     def member_id(self) -> str: ...
@@ -125,7 +127,7 @@ M = TypeVar("M", bound=TimedMember)
 
 
 class Sessions:
-    """`session` begins the keys of its timers."""
+    """The session timers of members. Their keys begin with `session`."""
 
     def __init__(
         self,
@@ -136,7 +138,8 @@ class Sessions:
         session: str,
         timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
     ) -> None:
-        """By ids: `is_undecided` says whether a request of the member waits, `timeouts_of` gives a group's."""
+        """`is_undecided` takes a group's and a member's id, and is true while a request of the member waits.
+        `timeouts_of` returns the timeouts of a group by its id."""
         self._runtime = runtime
         self._is_undecided = is_undecided
         self._late = late
@@ -149,7 +152,7 @@ class Sessions:
     def _due(self, key: _Key, late: Callable[[], None]) -> None:
         _, group_id, member_id = key
         if self._is_undecided(group_id, member_id):
-            self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
+            self._schedule(key, RETRY_MS, late)  # the decision may put it off, or end it
             return
         try:
             late()
@@ -158,7 +161,7 @@ class Sessions:
             self._schedule(key, RETRY_MS, late)
 
     def restart(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
-        """The member was heard of. By default it has the group's session timeout."""
+        """Restart the session of a member that was heard of. By default it lasts for the group's session timeout."""
         self._schedule(
             (self._session, group_id, member_id),
             self._timeouts_of(group_id).session_timeout_ms if timeout_ms is None else timeout_ms,
@@ -166,17 +169,17 @@ class Sessions:
         )
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """The member's session is over at this moment: its timer says so."""
+        """End the member's session at once, by its timer."""
         self.restart(group_id, member_id, 0)
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
-        """The member isn't there any more."""
+        """End the timers of a member that is gone."""
         self._runtime.cancel((self._session, group_id, member_id))
 
 
 class MemberSessions(Sessions, Generic[M]):
-    """Of members that have something to give up now and then, in a time limit of its own: `rebalance` begins the keys
-    of those timers."""
+    """Timers of members that sometimes have partitions or tasks to give up. These limits have their own
+    timers, whose keys begin with `rebalance`."""
 
     def __init__(
         self,
@@ -190,14 +193,15 @@ class MemberSessions(Sessions, Generic[M]):
         timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
         gives_up: Callable[[M], bool],
     ) -> None:
-        """See `Sessions`; `gives_up` says whether a member has something to give up."""
+        """See `Sessions`. `gives_up` is true if a member has something to give up."""
         super().__init__(runtime, late, is_undecided=is_undecided, session=session, timeouts_of=timeouts_of)
         self._rebalance = rebalance
         self._groups = groups
         self._gives_up = gives_up
 
     def restart_all(self) -> None:
-        """After a start: everybody has a whole session, and its whole time to give up what it has to."""
+        """After a start, give every member a whole session, and its whole rebalance timeout if it has
+        something to give up."""
         for group_id, group in self._groups.items():
             for member_id, member in group.members.items():
                 self.restart(group_id, member_id)
@@ -205,14 +209,14 @@ class MemberSessions(Sessions, Generic[M]):
                     self.limit_rebalance(group_id, member)
 
     def limit_rebalance(self, group_id: str, member: TimedMember) -> None:
-        """It has to give up what it has to in time, unless its epoch changes before."""
+        """Start the member's rebalance timeout. It is met if the member's epoch changes in time."""
         member_id, epoch = member.member_id, member.epoch
 
         def due() -> None:
             group = self._groups.get(group_id)
             found = None if group is None else group.members.get(member_id)
             if found is not None and found.epoch == epoch:
-                self._late(group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
+                self._late(group_id, member_id, f"it was still at epoch {epoch} at its rebalance timeout")
 
         self._schedule((self._rebalance, group_id, member_id), member.rebalance_timeout_ms, due)
 
@@ -224,34 +228,36 @@ class MemberSessions(Sessions, Generic[M]):
         self.end_rebalance(group_id, member_id)
 
 
-# --- the journal: how decisions become state ------------------------------------------------------------------
+# --- the journal: it turns decisions into state ---------------------------------------------------------------
 
-PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
+PART_BYTES = 64 * 1024  # of records that need not be in one batch; far below the limit of a batch
 
 
 class StagedRecords(NamedTuple):
-    """Records that are ready to be written, and what becomes of their group then."""
+    """Encoded records, and their group with these records applied."""
 
     encoded: Sequence[CoordinatorRecord]
     group: StagedGroup
 
 
 class Journal:
-    """Writes records and applies them at once. What is written isn't committed yet: answers wait for that."""
+    """Writes records and applies them at once. They aren't committed yet: answers wait for that."""
 
     def __init__(self, gate: Gate, store: GroupStore) -> None:
         self._gate = gate
         self._store = store
 
     def write(self, records: Sequence[AnyRecord]) -> None:
-        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
-        changed then."""
+        """Append records as one batch and apply them. Raises KafkaError if they can't be written; then
+        nothing has changed."""
         if records:
             self._write(records, [encode_record(record) for record in records])
 
     def write_in_parts(self, records: Iterable[AnyRecord]) -> None:
-        """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
-        can't be written: those before it are in force."""
+        """Append and apply records that need not be in one batch, in parts.
+
+        Raises KafkaError if a part can't be written. The parts before it are in force.
+        """
         part: list[AnyRecord] = []
         encoded: list[CoordinatorRecord] = []
         size_bytes = 0
@@ -267,14 +273,16 @@ class Journal:
             self._write(part, encoded)
 
     def staged(self, group: StageableGroup, records: Sequence[AnyRecord]) -> StagedRecords:
-        """All that is long in writing records of a group that the server assigns: they are encoded, and applied to a
-        copy of it. It changes nothing, so that another thread may do it."""
+        """Do the slow part of writing a group's records: encode them, and apply them to a copy of the group.
+
+        It changes nothing, so another thread may do it. It is for groups that the server assigns.
+        """
         return StagedRecords(
             [encode_record(record) for record in records], self._store.staged(group, records)
         )
 
     def write_offsets(self, staged: StagedOffsets, producer: OffsetProducer = NO_PRODUCER) -> None:
-        """Append the offsets as one batch and apply them. Raises KafkaError as `write`."""
+        """Append the offsets as one batch and apply them. Raises KafkaError as `write` does."""
         committed = staged.committed
         if not committed:
             return
@@ -289,7 +297,7 @@ class Journal:
             raise cannot_apply(error) from error
 
     def write_tombstones(self, staged: Tombstones) -> None:
-        """Append them as one batch and apply them. Raises KafkaError as `write`."""
+        """Append the tombstones as one batch and apply them. Raises KafkaError as `write` does."""
         if not staged.encoded:
             return
         self._gate.append(staged.encoded)
@@ -302,7 +310,7 @@ class Journal:
             raise cannot_apply(error) from error
 
     def write_staged(self, staged: StagedRecords) -> None:
-        """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
+        """Append the records as one batch, and replace the group by its copy. Raises KafkaError as `write` does."""
         self._gate.append(staged.encoded)
         try:
             self._store.adopt(staged.group)
@@ -310,8 +318,10 @@ class Journal:
             raise cannot_apply(error) from error
 
     def write_replacement(self, classic: ClassicGroup, records: Sequence[AnyRecord]) -> None:
-        """Append, as one batch, the records by which a classic group takes the place of the consumer group of its id.
-        Raises KafkaError as `write`."""
+        """Append, as one batch, the records that replace a consumer group by a classic group of the same id.
+
+        Raises KafkaError as `write` does.
+        """
         self._gate.append([encode_record(record) for record in records])
         try:
             self._store.replace(classic)
@@ -327,19 +337,19 @@ class Journal:
             raise cannot_apply(error) from error
 
 
-# --- all of it ------------------------------------------------------------------------------------------------
+# --- all parts together ---------------------------------------------------------------------------------------
 
 
 class SharePorts(NamedTuple):
-    """What share groups need beside."""
+    """The ports that only share groups need."""
 
     persister: Persister
     timeouts_of: Callable[[str], ShareTimeouts]
-    """Those of a share group, by its id."""
+    """The timeouts of a share group, by its id."""
 
 
 class ShardParts(NamedTuple):
-    """The shard owns them; each piece of behaviour takes out what it uses."""
+    """The parts of a shard. Each piece of behaviour takes those that it needs."""
 
     runtime: Runtime
     store: GroupStore
@@ -351,27 +361,27 @@ class ShardParts(NamedTuple):
     member_memory: MemberMemory
     statistics: GroupStatistics
     timeouts_of: Callable[[str], ConsumerTimeouts]
-    """Those of a consumer group, by its id."""
+    """The timeouts of a consumer group, by its id."""
     streams_config_of: Callable[[str], StreamsConfig]
-    """What a streams group has set for itself, by its id."""
+    """The settings of a streams group, by its id."""
     share: SharePorts
 
 
-# --- What is much to decide of a group that the server assigns: beside the loop, by a copy of the group -------
+# --- Long decisions about a group that the server assigns: beside the loop, on a copy of the group --------------
 #
-#     deferred = shard.consumer_heartbeat(client, request)  # an answer, or one that is deferred
+#     deferred = shard.consumer_heartbeat(client, request)  # an answer, or a deferred decision
 #     deferred.decide()                                     # beside the loop
-#     answer = deferred.settle()  # on it; None: the group has changed meanwhile, begin again
+#     answer = deferred.settle()  # on the loop; None: the group has changed meanwhile, begin again
 #
-# A decision changes nothing before it is taken, so it may be made in a thread while others are served: by the
-# group as it is, and with a copy of it that the records are applied to. What the group is by then decides
-# whether it counts. In Kafka the thread of the group's partition is held meanwhile.
+# A decision changes nothing before it is taken. So a thread may make it, from the current group and a copy
+# that the records are applied to, while others are served. It only counts if the group hasn't changed
+# meanwhile. In Kafka the thread of the group's partition is held for that time.
 
 A = TypeVar("A")
 
 
 class AnyDecision(Protocol):
-    """Of a group that the server assigns: what becomes of it, see `consumer/decision.py`."""
+    """A decision about a group that the server assigns; see `consumer/decision.py`."""
 
     group: Any
     records: list[AnyRecord]
@@ -382,13 +392,13 @@ class AnyDecision(Protocol):
 
 
 class HeartbeatDecision(AnyDecision, Protocol):
-    """Of a member, `old` as the group knows it."""
+    """A decision for a member's heartbeat. `old` is the member as the group knows it."""
 
     old: Any
 
 
 class DeferredDecision(Deferred[A]):
-    """One that waits to be decided."""
+    """A decision that is still to be made."""
 
     def __init__(self, parts: ShardParts, decision: AnyDecision, decide: Callable[[], A]) -> None:
         self._store = parts.store
@@ -408,22 +418,22 @@ class DeferredDecision(Deferred[A]):
         decision = self._decision
         try:
             self._answer = self._decide()
-            if decision.records:  # else the group stays as it is, and isn't copied
+            if decision.records:  # without records the group stays as it is, and isn't copied
                 self._staged = self._journal.staged(decision.group, decision.records)
-                # What it was made of is of no use any more, and long to free: here, and not on the loop.
+                # The inputs are of no use any more, and slow to free: do that here, and not on the loop.
                 decision.records.clear()
                 decision.group = self._staged.group.group
         except Exception as error:
             self._error = error
 
     def settle(self) -> A | None:
-        """Takes the decision, if it still counts."""
+        """Take the decision, if it still counts."""
         error, self._error = self._error, None
         decision = self._decision
         if self._group_of_now() != self._seen:
             return None
         if error is not None and self._topics.version != self._topics_seen:
-            return None  # it may have seen a change half
+            return None  # it may have seen half of a change
         try:
             if error is not None and not isinstance(error, KafkaError):
                 raise error
@@ -447,15 +457,14 @@ class DeferredDecision(Deferred[A]):
         """Once the records are written."""
 
     def _look_again_at_topics(self) -> None:
-        """Whoever changed topics meanwhile told the groups that subscribed to them, and this one may only do so from
-        here on."""
+        """Request a refresh if topics changed meanwhile: the group may only now subscribe to one of them."""
         group_id = self._decision.group.group_id
         group = self._assigned_group(group_id)
         if group is not None and self._hashes.forgotten != self._forgotten:
             group.request_refresh()
 
     def _group_of_now(self) -> tuple[AssignedGroup[Any] | None, int, ClassicGroup | None, int]:
-        """What is another one once the group has changed."""
+        """Values that differ once the group has changed."""
         group_id = self._decision.group.group_id
         group = self._assigned_group(group_id)
         classic = self._store.classic.get(group_id)
@@ -472,7 +481,7 @@ class DeferredDecision(Deferred[A]):
 
 
 class DeferredHeartbeat(DeferredDecision[A]):
-    """A heartbeat: the member's session begins anew with the decision."""
+    """A heartbeat. Taking the decision restarts the member's session."""
 
     def __init__(
         self, parts: ShardParts, sessions: Sessions, decision: HeartbeatDecision, decide: Callable[[], A]

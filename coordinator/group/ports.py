@@ -1,6 +1,5 @@
-"""What goes between the group coordinator and the broker: who asks, which topics there are (Kafka:
-`CoordinatorMetadataImage`), and what waits to be decided.
-"""
+"""The interface between the group coordinator and the broker: clients, known topics (Kafka:
+`CoordinatorMetadataImage`), and deferred decisions."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 MayDescribe: TypeAlias = Callable[[str], bool]
-"""Whether somebody may know of a topic by its name."""
+"""True if the client may know of the topic with this name."""
 
 
 class Client(NamedTuple):
-    """Who sent a request. `host` is its address with a slash before it, as Kafka records it."""
+    """The sender of a request. `host` is its address with a slash before it, as Kafka records it."""
 
     client_id: str
     host: str
@@ -22,7 +21,7 @@ class Client(NamedTuple):
 
 
 class KnownTopic(NamedTuple):
-    """One topic. `racks` are those of each partition's replicas, as far as they have any."""
+    """One topic. `racks` holds, for each partition, the racks of its replicas, as far as they have any."""
 
     name: str
     topic_id: bytes
@@ -34,11 +33,11 @@ class KnownTopic(NamedTuple):
 
 
 class KnownTopics(Protocol):
-    """The cluster's topics as they are now."""
+    """The cluster's current topics."""
 
     @property
     def version(self) -> int:
-        """The offset in the metadata log that this is the state of."""
+        """The offset in the metadata log of this state."""
         ...
 
     def by_name(self, name: str) -> KnownTopic | None: ...
@@ -49,7 +48,7 @@ class KnownTopics(Protocol):
 
 
 def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
-    """How many the topics of these names have that there are."""
+    """The number of partitions of those of these topics that exist."""
     count = 0
     for name in names:
         topic = topics.by_name(name)
@@ -58,21 +57,21 @@ def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
     return count
 
 
-# --- what is much to decide: beside the loop, see `parts.py` -------------------------------------------------
+# --- decisions that take long: made beside the loop, see `parts.py` -------------------------------------------
 
 A = TypeVar("A")
 
 MOST_TRIES = 10
-"""So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
+"""The most tries for one decision. Each change of the group or its topics meanwhile costs one."""
 
 
 class Deferred(ABC, Generic[A]):
-    """One that isn't answered in passing: part of the work is done beside the loop first."""
+    """A request whose decision takes long, so that part of the work is done beside the loop first."""
 
     @abstractmethod
     def decide(self) -> None:
-        """In whatever thread. Raises nothing: `settle` does."""
+        """Decide, on any thread. Raises nothing: `settle` does."""
 
     @abstractmethod
     def settle(self) -> A | None:
-        """On the loop: the answer, or None where the request has to begin again. Raises KafkaError, as in passing."""
+        """Return the answer, on the loop, or None if the request has to begin again. Raises KafkaError."""

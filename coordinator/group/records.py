@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as keys and values of log records.
 
-A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
-that it reads are read.
+A key begins with its type, a value with its version (int16 each). The versions written are those of Kafka
+4.3. All that it reads are read.
 Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 """
 
@@ -74,18 +74,20 @@ OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
 MODERN_GROUP_VERSION = 0
-"""Of all records of groups that the server assigns."""
+"""The version of all records of groups that the server assigns."""
 
 HIGHEST_EPOCH_READ = 2**31 - 2**16
-"""Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
-record soon (Kafka's would begin anew below zero)."""
+"""The highest epoch or generation of a group that is read. No group rebalances so often.
+
+Soon after it the next epoch wouldn't fit in its record. (Kafka's epoch would wrap around to negative numbers.)
+"""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
 
 class OffsetKey(NamedTuple):
-    """What an offset is committed for."""
+    """The partition that a group commits an offset for."""
 
     group_id: str
     topic: str
@@ -96,34 +98,35 @@ class CommittedOffset(NamedTuple):
     """A committed offset (Kafka: `OffsetAndMetadata`)."""
 
     offset: int
-    leader_epoch: int  # −1 where unknown
+    leader_epoch: int  # −1 if unknown
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1  # only from OffsetCommit v2 to v4
     topic_id: bytes = ZERO_UUID
-    record_offset: int = -1  # of the record that says so, in the log
+    record_offset: int = -1  # of its own record in the log
 
     def at(self, record_offset: int) -> CommittedOffset:
-        """As the record at this offset says it."""
+        """The same offset, as read from a record at this offset."""
         return CommittedOffset(*self[:-1], record_offset)
 
 
 class GroupRecord(NamedTuple):
-    """A classic group's record; no value: the group is deleted."""
+    """The record of a classic group. Without a value, the group is deleted."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 class OffsetRecord(NamedTuple):
-    """An offset's record; no value: it is deleted."""
+    """The record of an offset. Without a value, the offset is deleted."""
 
     key: OffsetKey
     value: CommittedOffset | None
 
 
 class ModernGroupRecord(NamedTuple):
-    """A record of a group that the server assigns, by its key's class; no value takes away what the key names."""
+    """A record of a group that the server assigns. Its key's class says what kind. Without a value, it
+    removes the entry of its key."""
 
     key: Message
     value: Message | None
@@ -135,19 +138,19 @@ class ModernGroupRecord(NamedTuple):
 
 
 class ConsumerGroupRecord(ModernGroupRecord):
-    """Of a consumer group."""
+    """A record of a consumer group."""
 
     __slots__ = ()
 
 
 class ShareGroupRecord(ModernGroupRecord):
-    """Of a share group."""
+    """A record of a share group."""
 
     __slots__ = ()
 
 
 class StreamsGroupRecord(ModernGroupRecord):
-    """Of a streams group."""
+    """A record of a streams group."""
 
     __slots__ = ()
 
@@ -200,18 +203,18 @@ _MODERN_GROUPS: dict[int, tuple[_ModernRecord, type[Message], type[Message]]] = 
         (StreamsGroupRecord, StreamsGroupTopologyKey, StreamsGroupTopologyValue),
     )
 }
-"""By the type of the key."""
+"""Record class, key class and value class, by the type of the key."""
 
 
 def _encode(prefix: int, message: Message, version: int) -> bytes:
-    """`prefix`: a key's type, a value's version."""
+    """`prefix`: the type of a key, or the version of a value."""
     chunks: list[Bytes] = [_INT16.pack(prefix)]
     encoder(type(message), version)(message, chunks)
     return b"".join(chunks)
 
 
 def encode_record(record: AnyRecord) -> CoordinatorRecord:
-    """Key and value, as Kafka 4.3 writes them."""
+    """Encode the key and the value as Kafka 4.3 writes them."""
     if isinstance(record, OffsetRecord):
         return _encode_offset(record)
     key: Message
@@ -236,7 +239,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _begin_of_key(group_id: str, topic: str) -> bytes:
-    """All but the partition, which most often many have in common."""
+    """The key without the partition. Many keys have it in common."""
     key = _encode(OFFSET_COMMIT, OffsetCommitKey.of(group=group_id, topic=topic, partition=0), 0)
     return key[: -_INT32.size]
 
@@ -256,7 +259,7 @@ def _encode_committed(offset: CommittedOffset) -> bytes:
 
 
 def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRecord | None:
-    """What a record says; None for a key of no known type. Raises CodecError where it makes no sense."""
+    """Decode a record. Returns None for a key of an unknown type. Raises CodecError if the record makes no sense."""
     if len(key) < _INT16.size:
         raise CodecError(f"a key of {len(key)} bytes")
     (key_type,) = _INT16.unpack_from(key)
@@ -295,7 +298,7 @@ def _check_epoch(group_id: str, epoch: int) -> None:
         raise CodecError(f"group {group_id!r} is at epoch {epoch}")
 
 
-@lru_cache(1024)  # a group commits the same places again and again
+@lru_cache(1024)  # a group commits the same partitions again and again
 def _offset_key(key: bytes) -> OffsetKey:
     found: OffsetCommitKey | LegacyOffsetCommitKey
     if key.startswith(_INT16.pack(OFFSET_COMMIT)):

@@ -1,10 +1,10 @@
-"""The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts.
+"""The groups of one partition of `__consumer_offsets`: the entry to this package, made of its parts.
 
-Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is durable. A
-start replays the log through the same `apply`, then calls `start`.
+Decide → append → apply. Each decision goes through the journal, and only the store changes durable state. At
+a start the log is replayed through the same `apply`, then `start` is called.
 
-What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
-reads too, waits at the gate: `ask` and `ask_waiting` see to that for one that is decided here.
+Appended records are applied at once, so that the next request sees them, although they aren't committed yet.
+So every answer waits at the gate, those of reads too. `ask` and `ask_waiting` take care of that.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ A = TypeVar("A")
 
 
 class GroupShard:
-    """One shard. It is of one thread; replies are called while a request or a timer is served."""
+    """One shard, used by one thread. Replies are called while a request or a timer is served."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class GroupShard:
         share: SharePorts,
         statistics: GroupStatistics | None = None,
     ) -> None:
-        """`timeouts_of` gives those of a consumer group by its id, `streams_config_of` what a streams group has set;
-        `member_memory` and `statistics` are what all shards of a node have in common."""
+        """`timeouts_of` returns the timeouts of a consumer group by its id, `streams_config_of` the settings
+        of a streams group. All shards of a node share `member_memory` and `statistics`."""
         self._runtime = runtime
         self._commit_timeout_ms = settings.offsets_commit_timeout_ms
         self.groups = GroupStore(runtime.now_ms)
@@ -124,7 +124,7 @@ class GroupShard:
         self._offer(committing, administration)
 
     def _offer(self, committing: Committing, administration: Administration) -> None:
-        """What is asked of one part alone."""
+        """Offer the methods that one part serves alone."""
         self.consumer_heartbeat = self._consumer_heartbeats.heartbeat
         self.streams_heartbeat = self._streams.heartbeat
         self.commit_offsets = committing.commit
@@ -143,7 +143,7 @@ class GroupShard:
     # --- the way out of every answer ------------------------------------------------------------------------
 
     async def ask(self, question: Callable[[GroupShard], A]) -> A | KafkaError:
-        """What the shard answers at once, or refuses with KafkaError, once that may be known: see `let_out`."""
+        """Answer a question at once, and return the answer, or the KafkaError, once it may be known: see `let_out`."""
         answer: A | KafkaError
         try:
             answer = question(self)
@@ -152,7 +152,7 @@ class GroupShard:
         return answer if self.gate.is_open else await self.let_out(answer)
 
     async def ask_waiting(self, question: Callable[[GroupShard], Waiting[A]]) -> A | KafkaError:
-        """As `ask`, of what has to wait for others before it is answered."""
+        """Answer as `ask` does, if the answer has to wait for others first."""
         answer: A | KafkaError
         try:
             answer = await question(self)
@@ -161,13 +161,15 @@ class GroupShard:
         return answer if self.gate.is_open else await self.let_out(answer)
 
     def let_out(self, answer: A | KafkaError) -> Waiting[A | KafkaError]:
-        """See `commit_waiters.let_out`: for as long as a client waits (`offsets.commit.timeout.ms`)."""
+        """Hold the answer back as `commit_waiters.let_out` does, for as long as a client waits
+        (`offsets.commit.timeout.ms`)."""
         return let_out(answer, self.gate, self._runtime, self._commit_timeout_ms)
 
     # --- members --------------------------------------------------------------------------------------------
-    # Requests of the classic protocol are for the kind of group that there is; a consumer group without members is a
-    # classic one again as soon as somebody joins it so (Kafka: `GroupMetadataManager`, classicGroupJoin and its
-    # neighbours).
+    #
+    # A request of the classic protocol goes to whichever kind of group exists. A consumer group without
+    # members becomes a classic one as soon as a member joins by the classic protocol (Kafka:
+    # `GroupMetadataManager`, classicGroupJoin and its neighbours).
 
     def join(
         self, client: Client, request: JoinGroupRequest
@@ -196,20 +198,23 @@ class GroupShard:
         return self._classic_members.heartbeat(request, group)
 
     def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
-        """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
+        """LeaveGroup. Returns an error for the whole request, or one for each member. Raises KafkaError."""
         group = self.groups.consumer.get(request.group_id)
         if group is None:
             return self._membership.leave(request)
         return Error.NONE, self._classic_members.leave(request, group)
 
     def leaving_in_passing(self, group_id: str) -> int | None:
-        """How many members of a consumer group may leave in one call, at some 10 ms; None for a classic group."""
+        """The number of members of a consumer group that may leave in one call, at some 10 ms. None for a
+        classic group."""
         group = self.groups.consumer.get(group_id)
         return None if group is None else most_leaving(group)
 
     def expire_member(self, group_id: str, member_id: str) -> None:
-        """The session of a member is over at this moment: its timer says so, and does what it does. Raises KafkaError:
-        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        """End a member's session at once, by its timer.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID.
+        """
         group = self.groups.find(group_id)
         if group is None:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -231,7 +236,7 @@ class GroupShard:
         | StreamsGroupHeartbeatRequest
         | JoinGroupRequest,
     ) -> AbstractContextManager[None]:
-        """While one that is deferred waits to be decided its member isn't late."""
+        """Keep the member from being late while its deferred request waits to be decided."""
         instance_id: str | None = None
         if isinstance(request, JoinGroupRequest):
             instance_id = request.group_instance_id
@@ -242,7 +247,7 @@ class GroupShard:
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Whether this member may fetch the group's offsets. Raises KafkaError."""
+        """Check that this member may fetch the group's offsets. Raises KafkaError."""
         group = self.groups.find(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
@@ -250,11 +255,11 @@ class GroupShard:
     def fetch_offsets(
         self, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
-        """The offsets of the partitions asked for; −1 where there is none."""
+        """The offsets of the requested partitions; −1 for those without one."""
         return fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
 
     def fetch_all_offsets(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        """All that the group has committed."""
+        """All offsets that the group has committed."""
         return fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
@@ -271,14 +276,15 @@ class GroupShard:
 
     @staticmethod
     def stands_alone(_value: Bytes | None) -> bool:
-        """No record does: offsets hang on their groups, and on transactions."""
+        """False: no record stands alone, because offsets depend on their groups and on transactions."""
         return False
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
-        """One record of the log, at start. Raises CodecError for one that this version of Kafka doesn't read."""
+        """Apply one record of the log while loading. Raises CodecError for one that this version of Kafka
+        doesn't read."""
         record = decode_record(key, value, record_offset)
         if record is None:
-            log.warning("the record at offset %d is of no known type; it stays in the log", record_offset)
+            log.warning("the record at offset %d has an unknown type; it stays in the log", record_offset)
         else:
             self.groups.apply(record, producer_id)
 

@@ -1,4 +1,4 @@
-"""What groups came to, for whoever watches: counts that only go up. All shards of a node share one object."""
+"""Counts of events in groups, for metrics. They only go up. All shards of a node share one object."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections import Counter
 
 
 class GroupStatistics:
-    """Of all groups whose coordinator is this node."""
+    """Counts for all groups that this node coordinates."""
 
     __slots__ = ("rebalances",)
 
     def __init__(self) -> None:
         self.rebalances: Counter[str] = Counter()
-        """By the group's protocol, as Kafka counts them (`GroupCoordinatorMetrics`). Of classic groups those that came
-        to their end; of the others each next epoch that a heartbeat or a join brought about."""
+        """Rebalances by the group's protocol, as Kafka counts them (`GroupCoordinatorMetrics`).
+
+        For classic groups these are completed rebalances. For the others each new epoch from a heartbeat or a
+        join counts.
+        """
 
     def rebalanced(self, protocol: str) -> None:
         self.rebalances[protocol] += 1

@@ -1,7 +1,7 @@
-"""The groups of a shard and their offsets, as its records make them.
+"""The groups of a shard and their offsets, built from its records.
 
-Nothing else changes what is durable: what is decided is written, and then applied here; a start replays the log through
-the same `apply`.
+Nothing else changes durable state. A decision is written, and then applied here. At a start the log is
+replayed through the same `apply`.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ StageableGroup = ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class StagedGroup(NamedTuple):
-    """A group that the server assigns as some records make it, and the records that are of something else."""
+    """A group with some records applied, and the other records. It is for groups that the server assigns."""
 
     group: StageableGroup
     others: list[AnyRecord]
     left: frozenset[str] = frozenset()
-    """Members of a consumer group whose joins aren't awaited any more by these records."""
+    """Members of a consumer group whose joins these records stop waiting for."""
 
 
 class GroupStore:
-    """A group's id is in one of the four at most."""
+    """The groups by kind. At most one of the four has a given id."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -61,7 +61,7 @@ class GroupStore:
         self.offsets = OffsetStore()
 
     def find(self, group_id: str) -> Group | None:
-        """A group of any kind that is served here."""
+        """The group of this id, of whatever kind."""
         return (
             self.consumer.get(group_id)
             or self.classic.get(group_id)
@@ -73,19 +73,19 @@ class GroupStore:
         return [*self.all_with_offsets(), *self.share.values()]
 
     def all_with_offsets(self) -> list[Group]:
-        """Those that may commit offsets, and go where they have neither these nor members."""
+        """Groups that may commit offsets. Without offsets and members they are deleted."""
         return [*self.consumer.values(), *self.classic.values(), *self.streams.values()]
 
     def all_assigned(self) -> list[ModernGroup[Any]]:
-        """Those that the server assigns partitions."""
+        """Consumer and share groups, which the server assigns partitions."""
         return [*self.consumer.values(), *self.share.values()]
 
     def is_of_another_protocol(self, group_id: str) -> bool:
-        """Whether it is neither a classic nor a consumer group, and so can't become one."""
+        """True if it is a share or streams group, and so can't become a classic or consumer group."""
         return group_id in self.share or group_id in self.streams
 
     def clear(self) -> None:
-        """They are coordinated elsewhere: whatever still has one of them at hand finds nothing."""
+        """Forget all groups, as another node coordinates them. Others that still use these dicts find nothing."""
         self.classic.clear()
         self.consumer.clear()
         self.share.clear()
@@ -113,23 +113,27 @@ class GroupStore:
         return group
 
     def is_no(self, kind: str, group_id: str) -> KafkaError:
-        """What is said where there is no group of this kind."""
+        """The error for a request about a group of this kind that doesn't exist."""
         why = "not found" if self.find(group_id) is None else f"is not a {kind} group"
         return KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
 
     def share_group_to_join(self, group_id: str) -> ShareGroup | None:
-        """The group, or one that isn't here yet: a record makes it. None where there is one of another protocol, be it
-        an empty one."""
+        """Return the share group, or a new one that isn't in the store yet: its first record adds it.
+
+        Returns None if a group of another kind has the id, even an empty one.
+        """
         group = self.share.get(group_id)
         if group is None and self.find(group_id) is None:
             return ShareGroup(group_id)
         return group
 
-    # --- what becomes of groups that are decided beside the loop --------------------------------------------
+    # --- groups that are decided beside the loop ------------------------------------------------------------------
 
     def staged(self, group: StageableGroup, records: Iterable[AnyRecord]) -> StagedGroup:
-        """What the records make of a group, and of what else they name; nothing here is changed before `adopt`. `group`
-        is the one of now, or one that isn't here yet."""
+        """Apply the records to a copy of the group. Nothing here changes before `adopt`.
+
+        `group` is the current one, or a new one that isn't in the store yet.
+        """
         if isinstance(group, StreamsGroup):
             is_here = self.streams.get(group.group_id) is group
             streams = group.copy() if is_here else StreamsGroup(group.group_id)
@@ -146,8 +150,10 @@ class GroupStore:
         return StagedGroup(made, others, awaited - made.awaited_joins)
 
     def adopt(self, staged: StagedGroup) -> None:
-        """The records were written, and nothing of the group has changed since it was staged. Where a classic group
-        was in its place they begin with that one's tombstone."""
+        """Take over a staged group, after its records were written. The group hasn't changed since it was staged.
+
+        If a classic group had its id, the records begin with that group's tombstone.
+        """
         for record in staged.others:
             self.apply(record)
         group = staged.group
@@ -166,16 +172,20 @@ class GroupStore:
             self.consumer[group.group_id] = group
 
     def replace(self, classic: ClassicGroup) -> None:
-        """It was written that the consumer group of this id is a classic one. The records aren't applied, which would
-        take the members apart, one by one: their end is the same. The record of the classic one holds only the chosen
-        protocol of each member, and here they are with all that they support."""
+        """Replace a consumer group by the classic one of the same id, after its records were written.
+
+        The records themselves aren't applied. They would remove the members one by one, with the same result.
+        Also, the record of the classic group only holds each member's chosen protocol, and `classic` has all
+        that they support.
+        """
         self.consumer.pop(classic.group_id, None)
         self.classic[classic.group_id] = classic
 
     # --- applying records -----------------------------------------------------------------------------------
 
     def apply(self, record: AnyRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Change the durable state by one record of the log; with a producer id it is part of its transaction."""
+        """Change the durable state by one record of the log. With a producer id it is part of that producer's
+        transaction."""
         if isinstance(record, OffsetRecord):
             self._apply_offset(record, producer_id)
         elif isinstance(record, ConsumerGroupRecord):
@@ -205,9 +215,9 @@ class GroupStore:
         first_offset: int,
         producer_id: int,
     ) -> None:
-        """Offsets of a group, by records in a row from this offset on; there are some."""
+        """Apply offsets of a group. Their records are consecutive from this offset on. There is at least one."""
         if self.find(group_id) is None:
-            # Offsets without a group: somebody commits who assigns partitions to itself.
+            # Offsets without a group: a consumer that assigns partitions to itself commits them.
             self.classic[group_id] = ClassicGroup(group_id, self._now_ms())
         self.offsets.commit(group_id, committed, first_offset, producer_id)
 
@@ -234,7 +244,7 @@ class GroupStore:
     def _apply_assigned(
         self, record: R, groups: dict[str, G], new: type[G], end: type, apply: Callable[[G, R], None]
     ) -> None:
-        """`end`: the key of the record whose tombstone ends a group."""
+        """`end`: the class of the key whose tombstone deletes a group."""
         group_id = record.group_id
         group = groups.get(group_id)
         if record.value is None:
@@ -244,7 +254,7 @@ class GroupStore:
             if group is None:
                 return
         elif group is None:
-            # A classic group that is there for its offsets alone has no record of its own: this is the group.
+            # A classic group that only exists for its offsets has no record of its own. This group replaces it.
             self.classic.pop(group_id, None)
             self.consumer.pop(group_id, None)
             group = groups[group_id] = new(group_id)
@@ -254,7 +264,7 @@ class GroupStore:
 def _staged(
     made: G, records: Iterable[AnyRecord], record_class: type[R], apply: Callable[[G, R], None]
 ) -> list[AnyRecord]:
-    """Apply those that are of the group; returns the others."""
+    """Apply the records of the group, and return the others."""
     others: list[AnyRecord] = []
     for record in records:
         if isinstance(record, record_class) and record.group_id == made.group_id:

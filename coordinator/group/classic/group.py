@@ -1,7 +1,8 @@
-"""A classic group: its state, its members, its generation, its record (Kafka: `ClassicGroup`, `ClassicGroupMember`).
+"""A classic group: its state, its members, its generation, its record (Kafka: `ClassicGroup`,
+`ClassicGroupMember`).
 
-Generation, protocol, leader and assignments are durable: the group's record carries them. The rest lives in memory
-alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
+Generation, protocol, leader and assignments are durable, in the group's record. The rest is only in memory, as in
+Kafka: pending member ids, parked joins and syncs, a rebalance under way.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from protocol.messages.groups import (
 from protocol.waiting import Later
 from protocol.wire.codec import decode
 
-# --- which topics its members consume, as far as the coordinator can know -------------------------------------
+# --- the topics that its members consume, as far as the coordinator knows -------------------------------------
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -45,7 +46,7 @@ _INT16 = Struct(">h")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members' subscriptions; None where one of them can't be read."""
+    """The topics of all members' subscriptions, or None if one of them can't be read."""
     topics: set[str] = set()
     for subscription in metadata:
         if len(subscription) < _INT16.size or _INT16.unpack_from(subscription)[0] < 0:
@@ -60,11 +61,11 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 # --- members --------------------------------------------------------------------------------------------------
 
 Protocols = list[tuple[str, bytes]]
-"""Name and metadata of the protocols that a member supports, the best first."""
+"""Name and metadata of the protocols that a member supports, in order of preference."""
 
 
 class Identity(NamedTuple):
-    """Who a member is: its ids, and the client that it is."""
+    """The ids and the client of a member."""
 
     member_id: str
     instance_id: str | None
@@ -73,14 +74,14 @@ class Identity(NamedTuple):
 
 
 class MemberTimeouts(NamedTuple):
-    """How long a member may be silent, and how long it may take to join again."""
+    """The session timeout and the rebalance timeout of a member."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
 
 
 class ClassicMember:
-    """`join_reply` and `sync_reply` are the answers that wait: a member with one is parked in a join or a sync."""
+    """A member. `join_reply` and `sync_reply` are pending answers: with one of them the member is parked."""
 
     __slots__ = (
         "assignment",
@@ -105,7 +106,7 @@ class ClassicMember:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = b""
-        self.is_new = False  # not yet through its first join: its session can end while it is parked
+        self.is_new = False  # in its first join; its session can end while it is parked
         self.join_reply: Later[JoinGroupResponse] | None = None
         self.sync_reply: Later[SyncGroupResponse] | None = None
 
@@ -119,14 +120,14 @@ class ClassicMember:
 
     @property
     def heartbeat_is_satisfied(self) -> bool:
-        """Whether it may be silent: who is parked can't send heartbeats."""
+        """True if it may be silent: a parked member can't send heartbeats."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str) -> bytes:
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def with_id(self, member_id: str) -> ClassicMember:
-        """The same member under a new id, with nothing parked: a static member that came back."""
+        """Return the same member under a new id, with nothing parked, for a static member that came back."""
         made = ClassicMember(
             Identity(member_id, self.instance_id, self.client_id, self.client_host),
             self.timeouts,
@@ -137,7 +138,7 @@ class ClassicMember:
         return made
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the join that is parked here; whether there was one. `ClassicGroup.answer_join` also counts it."""
+        """Answer the parked join. Returns False if there is none. `ClassicGroup.answer_join` also counts it."""
         reply, self.join_reply = self.join_reply, None
         if reply is None:
             return False
@@ -156,10 +157,10 @@ class ClassicMember:
 
 
 def candidates(supported: Sequence[Sequence[str]]) -> set[str]:
-    """The protocols that every member supports; one list of names per member.
+    """The protocols that every member supports, given one list of names per member.
 
-    As in Kafka, names are counted: one that a member lists twice drops out, unless nothing else would be left (Kafka
-    fails then).
+    As in Kafka, names are counted. A name that a member lists twice drops out, unless nothing else would be
+    left. (Kafka fails then.)
     """
     counts = Counter(name for names in supported for name in names)
     common = {name for name, count in counts.items() if count == len(supported)}
@@ -167,9 +168,9 @@ def candidates(supported: Sequence[Sequence[str]]) -> set[str]:
 
 
 def select_protocol(supported: Sequence[Sequence[str]]) -> str:
-    """The candidate with the most votes, each member voting for the first candidate in its own order.
+    """Return the candidate with the most votes. Each member votes for the first candidate in its own list.
 
-    A tie goes to the one that comes first in the order of a Java HashMap. Raises ValueError where nothing is common.
+    A tie goes to the first one in the order of a Java HashMap. Raises ValueError if there is no candidate.
     """
     common = candidates(supported)
     votes: JavaHashMap[int] = JavaHashMap()
@@ -187,7 +188,7 @@ CLASSIC_TYPE = "classic"
 
 
 class ClassicGroup:
-    """`state_timestamp_ms`: of the last change of state, −1 where an old record doesn't say."""
+    """A classic group. `state_timestamp_ms` is the time of the last change of state, −1 if an old record lacks it."""
 
     __slots__ = (
         "_supported",
@@ -212,8 +213,11 @@ class ClassicGroup:
     def __init__(self, group_id: str, state_timestamp_ms: int) -> None:
         self.group_id = group_id
         self.changes = 0
-        """How often it has changed, for who decides by what it saw a while ago: its members with what they have, its
-        state, its generation. Who is parked isn't looked at, and what a pending id is neither."""
+        """Counts changes of its members and their data, its state, and its generation.
+
+        Whoever decides by an earlier look at the group compares it. It doesn't count parked requests or
+        pending ids.
+        """
         self.state = EMPTY
         self.previous_state = DEAD
         self.state_timestamp_ms = state_timestamp_ms
@@ -256,17 +260,17 @@ class ClassicGroup:
         return self.leader_id == member_id
 
     def has_member(self, member_id: str) -> bool:
-        """Whether there is one of this id, which has joined."""
+        """True if a member of this id has joined."""
         return member_id in self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """With a subscription that can't be read, a consumer group may be subscribed to anything."""
+        """True if a member subscribes to the topic, or may do so: a subscription of a consumer may be unreadable."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be one of the group."""
+        """True if a member with these protocols can join the group."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -275,7 +279,8 @@ class ClassicGroup:
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> Error:
-        """NONE where this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a static one that was replaced."""
+        """NONE if this is a member; UNKNOWN_MEMBER_ID if not; FENCED_INSTANCE_ID if it is a static one that
+        was replaced."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -285,7 +290,7 @@ class ClassicGroup:
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def vote(self) -> str:
-        """The protocol that the members agree on."""
+        """Return the protocol that the members agree on."""
         return select_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
 
     # --- members --------------------------------------------------------------------------------------------
@@ -298,7 +303,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def add(self, member: ClassicMember, join_reply: Later[JoinGroupResponse] | None = None) -> None:
-        """Takes a member in, the first one as leader. `join_reply` waits for the end of the rebalance."""
+        """Add a member. The first one leads. `join_reply` waits for the end of the rebalance."""
         self.changes += 1
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, f"{member.instance_id} is a member already"
@@ -320,7 +325,7 @@ class ClassicGroup:
         timeouts: MemberTimeouts,
         join_reply: Later[JoinGroupResponse] | None,
     ) -> None:
-        """A member joins again."""
+        """Update a member that joins again."""
         self.changes += (protocols, timeouts) != (member.protocols, member.timeouts)
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
@@ -333,9 +338,9 @@ class ClassicGroup:
         member.join_reply = join_reply
 
     def remove(self, member_id: str) -> None:
-        """A member or a pending id goes; where it led, the first that is left leads.
+        """Remove a member or a pending id. If it was the leader, the first remaining member leads.
 
-        Answers to what it has parked are the caller's, but for a sync that nobody else would answer.
+        The caller answers its parked join. A parked sync is answered here, as nobody else would.
         """
         member = self.members.pop(member_id)
         if member is not None:
@@ -351,7 +356,7 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
-        """A static member came back: it goes on under a new id, and what the old one has parked is fenced."""
+        """Give a static member that came back a new id, and fence the parked requests of the old one."""
         self.changes += 1
         old_member_id = self.static_members[instance_id]
         old = self.members.pop(old_member_id)
@@ -374,7 +379,7 @@ class ClassicGroup:
         self.parked_joins -= member.answer_join(response)
 
     def elect_joined_leader(self) -> bool:
-        """Let somebody lead who has joined; False where nobody has."""
+        """Elect a leader that has joined. Returns False if nobody has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_reply is not None:
@@ -386,7 +391,7 @@ class ClassicGroup:
         return False
 
     def next_generation(self, now_ms: int) -> None:
-        """The members that are there are the group from here on; without any it is empty."""
+        """Start the next generation with the current members. Without any, the group is empty."""
         self.generation += 1
         if self.members:
             self.protocol = self.vote()
@@ -399,7 +404,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """All members, as its leader is told them."""
+        """All members, as their leader sees them."""
         assert self.protocol is not None
         return [
             JoinGroupResponseMember(
@@ -411,7 +416,7 @@ class ClassicGroup:
         ]
 
     def current_generation(self, member_id: str) -> JoinGroupResponse:
-        """What a member that joined is answered; the leader learns of all."""
+        """The answer to a member that has joined. The leader gets all members."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -422,7 +427,7 @@ class ClassicGroup:
         )
 
     def compute_subscribed_topics(self) -> None:
-        """Members or the protocol are others than before."""
+        """Compute the topics anew after the members or the protocol have changed."""
         self.subscribed_topics = self._subscribed_topics()
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -440,12 +445,9 @@ class ClassicGroup:
     def check_commit(
         self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """Inside of a transaction the state of a rebalance isn't looked at.
-
-        Kafka: `ClassicGroup.validateOffsetCommit`.
-        """
+        """Check a commit. In a transaction the state of the rebalance doesn't matter."""
         if committer.generation < 0 and self.state is EMPTY:
-            return  # an administrator, or a consumer that assigns partitions to itself
+            return  # an administrator, or a consumer that assigns itself partitions
         if committer.is_anonymous:
             wish = Request.OFFSET_COMMIT_ANONYMOUS
         else:
@@ -459,10 +461,10 @@ class ClassicGroup:
             self._refuse(wish)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may."""
+        """Anybody may fetch."""
 
     def check_offset_deletion(self) -> None:
-        """Of a group whose members' subscriptions aren't known only without members."""
+        """If the members' subscriptions aren't known, the group must have no members."""
         if not self.uses_consumer_protocol:
             self._refuse(Request.OFFSET_DELETE)
 
@@ -470,16 +472,16 @@ class ClassicGroup:
         self._refuse(Request.DELETE)
 
     def _refuse(self, request: Request) -> None:
-        """Raises KafkaError where the table of answers has an error in this state."""
+        """Raises KafkaError if the table of answers has an error for this state."""
         found = answer_of(request, self.state)
         if isinstance(found, Error):
             raise KafkaError(found)
 
     def retention_start(self) -> RetentionStart | None:
-        """The time of the commit, but of an empty group the time when it became empty.
+        """Return the time of the commit, or for an empty group the time when it became empty.
 
-        Offsets expire in a group without a type, in an empty one, and in a stable one of consumers whose topics are
-        known. Kafka: `ClassicGroup.offsetExpirationCondition`.
+        Offsets expire in a group without a type, in an empty one, and in a stable consumer group with known
+        topics. Kafka: `ClassicGroup.offsetExpirationCondition`.
         """
         if self.protocol_type is not None and self.state is EMPTY:
             since_ms = self.state_timestamp_ms
@@ -502,11 +504,11 @@ class ClassicGroup:
         )
 
 
-# --- its record: the group as it says it, and the group that it makes -----------------------------------------
+# --- its record: encoding the group, and building it from the record ------------------------------------------
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
-    """The record of a group with the assignments that are to be, by member id."""
+    """The record of the group with these new assignments, by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -531,7 +533,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as a restart finds it: Stable with members, else Empty. Raises CodecError for one that can't be."""
+    """Build the group after a restart: Stable with members, else Empty. Raises CodecError for an impossible one."""
     check_members(group_id, value)
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.protocol_type = value.protocol_type or None
@@ -557,10 +559,10 @@ def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def check_members(group_id: str, value: GroupMetadataValue) -> None:
-    """Raises CodecError where an id stands twice, or somebody leads who is no member.
+    """Raises CodecError if an id is there twice, or the leader is no member.
 
-    Kafka's load fails at the first, too; with the second its group fails at its next rebalance, and at each one after
-    that (`ClassicGroup.maybeElectNewJoinedLeader`).
+    Kafka's load also fails for the first. With the second, its group fails at its next rebalance, and at each
+    one after that (`ClassicGroup.maybeElectNewJoinedLeader`).
     """
     members = {member.member_id for member in value.members}
     if len(members) != len(value.members):
@@ -569,16 +571,16 @@ def check_members(group_id: str, value: GroupMetadataValue) -> None:
     if len({*instances}) != len(instances):
         raise CodecError(f"group {group_id!r} has two members of one instance id")
     if members and value.leader is not None and value.leader not in members:
-        raise CodecError(f"group {group_id!r} is led by {value.leader!r}, who is no member of it")
+        raise CodecError(f"group {group_id!r} is led by {value.leader!r}, which is no member")
 
 
 def is_of_this_generation(group: ClassicGroup, value: GroupMetadataValue) -> bool:
-    """Whether a record is one of the generation that is at work."""
+    """True if the record is of the current generation."""
     return value.generation == group.generation and {m.member_id for m in value.members} == {*group.members}
 
 
 def adopt_record(group: ClassicGroup, value: GroupMetadataValue, now_ms: int) -> None:
-    """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
+    """Apply a record of the current generation: its members get their assignments, and it becomes stable."""
     group.changes += 1
     for written in value.members:
         group.members[written.member_id].assignment = written.assignment

@@ -1,7 +1,7 @@
-"""How a classic group rebalances: its start, its delays, its completion, and who is dropped on the way.
+"""Rebalances of a classic group: their start, their delays, their completion, and the members they drop.
 
-Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup, ("session",
-group, member) the wait for a member that isn't heard of.
+Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup,
+("session", group, member) the wait for a silent member.
 
 Source: `GroupMetadataManager` (prepareRebalance, completeClassicGroupJoin, expirePendingSync,
 rescheduleClassicGroupMemberHeartbeat, expireClassicGroupMemberHeartbeat).
@@ -24,11 +24,11 @@ from protocol.waiting import carry_on
 log = logging.getLogger("barnabas.groups")
 
 LateMember = Callable[[str, str], None]
-"""What is done with a member that is late: its group's id, and its own."""
+"""Deals with a late member, given its group's id and its own."""
 
 
 class ClassicSessions:
-    """The timers of members, and of those who were told their member id and haven't joined with it yet."""
+    """The session timers of members, and of clients that have got a member id and haven't joined with it yet."""
 
     def __init__(self, parts: ShardParts, late: LateMember) -> None:
         self._runtime = parts.runtime
@@ -36,7 +36,7 @@ class ClassicSessions:
         self._late = late
 
     def restart(self, group_id: str, member: ClassicMember) -> None:
-        """The member was heard of: its session starts anew."""
+        """Restart the session of a member that was heard of."""
         member_id = member.member_id
         self._runtime.schedule(
             ("session", group_id, member_id),
@@ -45,13 +45,13 @@ class ClassicSessions:
         )
 
     def watch(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """It has to be heard of within this time, whatever its own timeout is."""
+        """Expect to hear of the member within this time, whatever its own timeout is."""
         self._runtime.schedule(
             ("session", group_id, member_id), timeout_ms, partial(self._due, group_id, member_id)
         )
 
     def _due(self, group_id: str, member_id: str) -> None:
-        if self._undecided.is_of(group_id, member_id):  # it comes back by the consumer protocol
+        if self._undecided.is_of(group_id, member_id):  # it is coming back with the consumer protocol
             self.watch(group_id, member_id, RETRY_MS)
         else:
             self._late(group_id, member_id)
@@ -78,18 +78,18 @@ def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
 
 
 MOST_NAMED = 10
-"""Of members, in a line of the log: an id may have 32 KB."""
+"""The most members to name in a log line: an id may have 32 KB."""
 
 
 def some_of(member_ids: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first member ids, and how many more there are."""
     named = ", ".join(member_ids[:MOST_NAMED])
     more = len(member_ids) - MOST_NAMED
     return named if more <= 0 else f"{named} and {more} more"
 
 
 class Rebalancing:
-    """Rebalances of classic groups."""
+    """Rebalances the classic groups of a shard."""
 
     def __init__(self, parts: ShardParts) -> None:
         self.sessions = ClassicSessions(parts, self.member_is_late)
@@ -99,10 +99,10 @@ class Rebalancing:
         self._settings = parts.settings
         self.barriers: Barriers | None = None
         self._standing: set[str] = set()
-        """Groups that a test has wait before their next generation."""
+        """Groups that a test holds before their next generation."""
 
     def restart_all(self) -> None:
-        """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
+        """After loading, restart all sessions, and rebalance groups that exceed the maximum size."""
         for group in self._groups.values():
             for member in group.members.values():
                 self.sessions.restart(group.group_id, member)
@@ -110,7 +110,7 @@ class Rebalancing:
                 self.prepare_rebalance(group, f"group.max.size is {self._settings.max_size}")
 
     def give_up(self) -> None:
-        """The groups are coordinated elsewhere: who waits for a rebalance is told so."""
+        """Answer all who wait for a rebalance, as another node coordinates the groups now."""
         for group in self._groups.values():
             group.move_to(DEAD, self._runtime.now_ms())
             for member in group.members.values():
@@ -120,12 +120,12 @@ class Rebalancing:
                 member.answer_sync(SyncGroupResponse(error_code=Error.NOT_COORDINATOR))
 
     def forget(self, group_id: str) -> None:
-        """No rebalance of this group goes on: it ends, or it is of another kind from here on."""
+        """End the rebalance of this group. The group is deleted, or becomes one of another kind."""
         self._runtime.cancel(_join_key(group_id))
         self._runtime.cancel(_sync_key(group_id))
 
     def member_is_late(self, group_id: str, member_id: str) -> None:
-        """Its session expired: it is dropped, unless it waits for an answer of ours."""
+        """Remove a member whose session has expired, unless it waits for our answer."""
         group = self._groups.get(group_id)
         if group is None or group.state is DEAD:
             return
@@ -144,7 +144,7 @@ class Rebalancing:
         self.after_removal(group, f"the session of {member_id} expired")
 
     def after_removal(self, group: ClassicGroup, reason: str) -> None:
-        """Members went: the others share anew, or need not wait for them any longer."""
+        """Rebalance after members were removed, or complete the join phase if nobody else is awaited."""
         if group.state in (STABLE, COMPLETING):
             self.prepare_rebalance(group, reason)
         elif group.state is PREPARING and group.all_have_joined:
@@ -153,14 +153,14 @@ class Rebalancing:
     # --- the join phase -------------------------------------------------------------------------------------
 
     def rebalance_or_complete_join(self, group: ClassicGroup, reason: str) -> None:
-        """A member joined: a rebalance starts, or the one at hand may be complete."""
+        """Start a rebalance after a join, or complete the current one if this was the last join."""
         if group.state in ENTERED_FROM[PREPARING]:
             self.prepare_rebalance(group, reason)
         else:
             self.complete_join_if_all_joined(group)
 
     def prepare_rebalance(self, group: ClassicGroup, reason: str) -> None:
-        """Start a rebalance: everybody has to join again."""
+        """Start a rebalance: all members have to join again."""
         if group.state is COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
@@ -179,7 +179,8 @@ class Rebalancing:
             self._end_join_phase_after(group, group.rebalance_timeout_ms)
 
     def complete_join_if_all_joined(self, group: ClassicGroup) -> None:
-        """The first rebalance of an empty group is spared: it waits its delay, since others may come."""
+        """Complete the join phase if all have joined. The first rebalance of an empty group waits for its
+        delay instead."""
         if group.state is PREPARING and group.previous_state is not EMPTY and group.all_have_joined:
             self.complete_join(group)
 
@@ -191,7 +192,7 @@ class Rebalancing:
         )
 
     def _initial_delay_passed(self, group_id: str, delay_ms: int, remaining_ms: int) -> None:
-        """Where members came meanwhile more may come: wait on, in total no longer than the rebalance timeout."""
+        """If members came meanwhile, more may come, so wait again; in total no longer than the rebalance timeout."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -213,7 +214,8 @@ class Rebalancing:
         self._runtime.schedule(_join_key(group_id), delay_ms, due)
 
     def complete_join(self, group: ClassicGroup) -> None:
-        """The next generation is of those who joined; dynamic members that didn't are dropped, static ones stay."""
+        """Start the next generation with the members that joined. Dynamic members that didn't are removed,
+        static ones stay."""
         if self.barriers is not None or self._standing:
             if group.group_id not in self._standing:
                 carry_on(self._complete_join_behind(group.group_id, self.barriers))
@@ -241,17 +243,17 @@ class Rebalancing:
         if group.state is DEAD:
             return
         if not group.elect_joined_leader() and group.members:
-            # Static members alone, and none has come back: their sessions end, or they join.
+            # There are only static members, and none has come back. Either they join, or their sessions end.
             self._end_join_phase_after(group, group.rebalance_timeout_ms)
             return
         group.next_generation(self._runtime.now_ms())
         if group.state is EMPTY:
-            log.info("group %s is empty, generation %d", group.group_id, group.generation)
+            log.info("group %s is empty in generation %d", group.group_id, group.generation)
             try:
                 self._journal.write([group_record(group, {})])
             except KafkaError as error:
-                # The last generation written stays in the log: after a restart its members' sessions end.
-                log.warning("group %s: its emptiness isn't recorded: %s", group.group_id, error)
+                # The log still has the last generation. After a restart the sessions of its members end.
+                log.warning("group %s: can't record that it is empty: %s", group.group_id, error)
             return
         log.info(
             "group %s: generation %d of %d members", group.group_id, group.generation, len(group.members)
@@ -271,13 +273,13 @@ class Rebalancing:
     # --- the sync phase -------------------------------------------------------------------------------------
 
     def answer_syncs(self, group: ClassicGroup, error: Error) -> None:
-        """Answer every sync that is parked: with the assignment, or with an error."""
+        """Answer every parked sync with the assignment or an error."""
         response = SyncGroupResponse(error_code=error)
         for member in group.members.values():
             if error is Error.NONE:
                 response = assignment_of(group, member)
             if member.answer_sync(response):
-                # A session that ended while it was parked was let pass: it has to be watched again.
+                # If its session ended while it was parked, nothing happened then. So start the timer again.
                 self.sessions.restart(group.group_id, member)
 
     def has_synced(self, group: ClassicGroup, member_id: str) -> None:
@@ -286,7 +288,7 @@ class Rebalancing:
             self._runtime.cancel(_sync_key(group.group_id))
 
     def _sync_expired(self, group_id: str, generation: int) -> None:
-        """Who hasn't synced by now is dropped, heartbeats or not (KAFKA-12890)."""
+        """Remove members that haven't synced in time, whether or not they send heartbeats (KAFKA-12890)."""
         group = self._groups.get(group_id)
         if group is None or group.generation != generation or group.state not in (COMPLETING, STABLE):
             return

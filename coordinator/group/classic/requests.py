@@ -1,7 +1,8 @@
-"""What members of classic groups ask for: JoinGroup, in Kafka's order of checks; SyncGroup, Heartbeat and LeaveGroup.
+"""Requests of members of classic groups: JoinGroup, in Kafka's order of checks, SyncGroup, Heartbeat and
+LeaveGroup.
 
-An answer may have to wait: it is there at once, or when the rebalance is complete. Source:
-`GroupMetadataManager` (classicGroupJoin, classicGroupSync and its neighbours).
+An answer comes at once, or when the rebalance is complete. Source: `GroupMetadataManager` (classicGroupJoin,
+classicGroupSync and its neighbours).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MEMBER_ID_FIRST_VERSION = 4  # KIP-394: a member gets its id first and joins wit
 
 
 class Join(NamedTuple):
-    """It is answered exactly once: at once, or when the rebalance is complete."""
+    """A JoinGroup request. It is answered exactly once: at once, or when the rebalance is complete."""
 
     client: Client
     request: JoinGroupRequest
@@ -68,7 +69,7 @@ class Join(NamedTuple):
 
     @property
     def member_id(self) -> str:
-        """As the request says it: a new member knows none."""
+        """The member id in the request; a new member has none."""
         return self.request.member_id
 
     @property
@@ -77,7 +78,7 @@ class Join(NamedTuple):
 
     @property
     def timeouts(self) -> MemberTimeouts:
-        """In version 0 the session timeout stands for the other one, too."""
+        """In version 0 the session timeout is also the rebalance timeout."""
         session_timeout_ms = self.request.session_timeout_ms
         if self.client.api_version == 0:
             return MemberTimeouts(session_timeout_ms, session_timeout_ms)
@@ -102,7 +103,7 @@ SKIP_ASSIGNMENT_VERSION = 9  # KIP-814
 
 
 class Joining:
-    """Members join classic groups."""
+    """Handles JoinGroup for classic groups."""
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
         self._store = parts.store
@@ -114,7 +115,7 @@ class Joining:
         self._sessions = rebalancing.sessions
 
     def join(self, join: Join) -> None:
-        """Raises KafkaError where the creation of a group can't be recorded."""
+        """Raises KafkaError if a new group can't be recorded."""
         if not self.is_sound(join):
             return None
         streams = self._store.streams.get(join.group_id)
@@ -124,7 +125,7 @@ class Joining:
         if group is None and join.member_id:
             return join.refuse(join.member_id, Error.UNKNOWN_MEMBER_ID)
         if group is not None and not self._has_room(group, join.member_id):
-            # Not only refused: who is one too many and joins again is out.
+            # It isn't only refused: a member beyond the maximum that joins again is removed.
             group.remove(join.member_id)
             return join.refuse("", Error.GROUP_MAX_SIZE_REACHED)
         name = join.member_id or join.instance_id or join.client.client_id
@@ -141,7 +142,7 @@ class Joining:
         return self._join_new(join, group)
 
     def is_sound(self, join: Join) -> bool:
-        """Whether the request makes sense, whatever group it is for; if not it is refused."""
+        """Check the request, whatever group it is for. If it makes no sense, refuse it and return False."""
         settings = self._settings
         if not join.group_id:
             join.refuse(join.member_id, Error.INVALID_GROUP_ID)
@@ -153,9 +154,9 @@ class Joining:
         return True
 
     def _create(self, group_id: str) -> ClassicGroup:
-        """A group is recorded as soon as somebody wants to join it, even where that fails then.
+        """Create a group and record it. It stays even if the join fails then.
 
-        An empty consumer or streams group of this id ends thereby.
+        An empty consumer or streams group with this id ends.
         """
         value = GroupMetadataValue(
             protocol=None, leader=None, current_state_timestamp=self._runtime.now_ms(), members=[]
@@ -167,7 +168,7 @@ class Joining:
         return self._store.classic[group_id]
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether `group.max.size` admits it. While members join, those that are parked count."""
+        """True if `group.max.size` admits the member. While members join, the parked ones count."""
         limit = self._settings.max_size
         if group.state in (EMPTY, DEAD):
             return True
@@ -210,8 +211,8 @@ class Joining:
         if group.state is PREPARING and group.previous_state is EMPTY:
             group.new_member_added = True
         group.add(member, join.answer)
-        # It knows no member id yet, so it can't send heartbeats. If it went away we wouldn't see it either, and it
-        # would come back under other ids: so its join has a time limit of its own.
+        # It knows no member id yet, so it can't send heartbeats. If it went away we wouldn't notice, and it
+        # would come back under other ids. So its join has a time limit of its own.
         self._sessions.watch(group.group_id, member.member_id, self._settings.new_member_join_timeout_ms)
         self._rebalancing.rebalance_or_complete_join(group, f"{member_id} joins; {join.reason}")
 
@@ -245,7 +246,8 @@ class Joining:
     # --- a static member that comes back --------------------------------------------------------------------
 
     def _replace_static(self, join: Join, group: ClassicGroup, instance_id: str, member_id: str) -> None:
-        """It takes its old place under a new id. In a stable group that keeps its protocol nobody else notices."""
+        """Give the member its old place under a new id. In a stable group that keeps its protocol nobody else
+        notices."""
         assert group.state not in (EMPTY, DEAD)
         old_id = group.static_members[instance_id]
         old_leader = group.leader_id
@@ -256,7 +258,7 @@ class Joining:
         group.update(member, join.protocols(), join.timeouts, join.answer)
         reason = f"the static member {instance_id} is back; {join.reason}"
         if group.state is COMPLETING:
-            # The leader may be assigning to the old id.
+            # The leader may be computing an assignment for the old id.
             return self._rebalancing.prepare_rebalance(group, reason)
         if group.state is not STABLE:
             return self._rebalancing.complete_join_if_all_joined(group)
@@ -282,13 +284,13 @@ class Joining:
         if join.client.api_version >= SKIP_ASSIGNMENT_VERSION:
             response.skip_assignment = group.is_leader(member_id)
         else:
-            # It would assign anew: let it believe that the old one leads.
+            # It would compute a new assignment, so let it believe that the old member still leads.
             response.leader, response.members = old_leader or "", []
         return group.answer_join(member, response)
 
 
 def _uuid_text(uuid: bytes) -> str:
-    """The text form of Java's UUID."""
+    """Format a UUID as Java does."""
     digits = uuid.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
@@ -296,11 +298,11 @@ def _uuid_text(uuid: bytes) -> str:
 # --- SyncGroup, Heartbeat and LeaveGroup ----------------------------------------------------------------------
 
 
-_HEARTBEAT_ANSWERS = ANSWERS[Request.HEARTBEAT]  # the request that comes most often looks up but once
+_HEARTBEAT_ANSWERS = ANSWERS[Request.HEARTBEAT]  # this request comes most often, so it only needs one lookup
 
 
 class Membership:
-    """Members of classic groups after their join."""
+    """Handles the requests of classic groups' members after their join."""
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
         self._groups = parts.store.classic
@@ -312,7 +314,7 @@ class Membership:
         self._sessions = rebalancing.sessions
 
     def _group_of_member(self, request: SyncGroupRequest | HeartbeatRequest) -> ClassicGroup | Error:
-        """The group, where whoever asks is a member of its generation; else what speaks against it."""
+        """Return the group if the sender is a member of its current generation, else the error."""
         if not request.group_id:
             return Error.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
@@ -330,7 +332,7 @@ class Membership:
     # --- SyncGroup ------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Later[SyncGroupResponse]:
-        """The leader brings the assignments, which are recorded and go to all; the others wait for them."""
+        """Handle SyncGroup. The leader's assignments are recorded and go to all; the others wait for them."""
         group = self._group_of_member(request)
         if isinstance(group, Error):
             return SyncGroupResponse(error_code=group)
@@ -350,7 +352,7 @@ class Membership:
         return synced
 
     def _store_assignments(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
-        """Members that the leader left out get nothing, and ids that it made up are ignored."""
+        """Record the assignments. Members without one get an empty one. Unknown member ids are ignored."""
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         held_bytes = assignments_bytes([member.assignment for member in group.members.values()])
@@ -368,7 +370,7 @@ class Membership:
     # --- Heartbeat ------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest) -> Error:
-        """A member lives; so does one that is told to join again."""
+        """Handle Heartbeat. It restarts the session, even if the answer tells the member to join again."""
         group = self._group_of_member(request)
         if isinstance(group, Error):
             return group
@@ -379,7 +381,7 @@ class Membership:
     # --- LeaveGroup -----------------------------------------------------------------------------------------
 
     def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
-        """An error of the whole request, or each member with its own."""
+        """Handle LeaveGroup. Returns an error for the whole request, or one for each member."""
         if not request.group_id:
             return Error.INVALID_GROUP_ID, []
         group = self._groups.get(request.group_id)
@@ -401,7 +403,7 @@ class Membership:
     def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> Error:
         member_id, instance_id = identity.member_id, identity.group_instance_id
         if not member_id:
-            # An administrator takes a static member out (KIP-345).
+            # An administrator removes a static member (KIP-345).
             if instance_id is None or instance_id not in group.static_members:
                 return Error.UNKNOWN_MEMBER_ID
             member_id = group.static_members[instance_id]

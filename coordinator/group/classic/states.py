@@ -1,7 +1,8 @@
 """The states of a classic group, as tables.
 
-`ENTERED_FROM` says which moves are legal; `ANSWERS` what each request meets in each state, once group, member and
-generation are found right: an error, or what happens. Source: `ClassicGroupState`, `GroupMetadataManager`.
+`ENTERED_FROM` says which moves are legal. `ANSWERS` says how each request is answered in each state, once its
+group, member and generation have been found right: with an error, or with an effect. Source:
+`ClassicGroupState`, `GroupMetadataManager`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ENTERED_FROM: dict[State, frozenset[State]] = {
 
 
 class Request(Enum):
-    """What is asked of a group."""
+    """The kinds of requests to a group."""
 
     JOIN_NEW = "JoinGroup without a member id"
     JOIN_KNOWN = "JoinGroup of a member"
@@ -47,7 +48,7 @@ class Request(Enum):
 
 
 class Effect(Enum):
-    """What a request sets off where it isn't refused."""
+    """The effect of a request that isn't refused."""
 
     ACCEPT = "it is done, and the state stays"
     REBALANCE = "a rebalance starts"

@@ -1,6 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-Such a member doesn't lead, and nobody's join waits: the server assigns, and the member's generation is its epoch.
+Such a member doesn't lead, and its join waits for nobody: the server assigns, and the member's generation is
+its epoch.
 Source: `GroupMetadataManager`, the methods that end in ToConsumerGroup.
 """
 
@@ -48,7 +49,7 @@ from protocol.wire.primitives import uuid_to_text
 
 
 class ClassicMembers:
-    """Requests of the classic protocol to consumer groups."""
+    """Handles requests of the classic protocol to consumer groups."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class ClassicMembers:
     # --- JoinGroup ------------------------------------------------------------------------------------------
 
     def join(self, join: Join, group: ConsumerGroup) -> LongJoin | None:
-        """Answered at once, unless it is much to decide. Raises KafkaError."""
+        """Answer a join at once, or return a deferred one if there is much to decide. Raises KafkaError."""
         if self._settings.migration_policy == "disabled":
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         request = join.request
@@ -123,7 +124,7 @@ class ClassicMembers:
         self._joined(decision, join)
 
     def _decide(self, decision: Decision, join: Join) -> JoinGroupResponse:
-        """Nothing but the decision is changed. Raises KafkaError."""
+        """Decide, and return the answer. Only changes the decision. Raises KafkaError."""
         self._steps.take(decision)
         return _answer(decision, join)
 
@@ -134,8 +135,10 @@ class ClassicMembers:
         self._sessions.await_sync(group_id, member_id, join.timeouts.rebalance_timeout_ms)
 
     def _join_and_downgrade(self, decision: Decision, replaced: ConsumerMember) -> None:
-        """The last member of the new protocol is replaced: the target stays, and a classic rebalance follows where the
-        group's epoch is beyond it."""
+        """Replace the last member of the new protocol, and convert the group to the classic protocol.
+
+        The target stays. A classic rebalance follows if the group's epoch is beyond it.
+        """
         group = decision.group
         try:
             self._steps.subscription.take(decision)
@@ -147,10 +150,10 @@ class ClassicMembers:
             decision.take_effect()
         self._migration.downgrade_by(decision, replaced, rebalances=rebalances)
 
-    # --- what follows a join --------------------------------------------------------------------------------
+    # --- requests after a join ------------------------------------------------------------------------------------
 
     def sync(self, request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupResponse:
-        """What the server has assigned. Raises KafkaError."""
+        """Return the assignment that the server has made. Raises KafkaError."""
         member, classic = _member(group, request)
         protocol, metadata = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
@@ -171,8 +174,11 @@ class ClassicMembers:
         )
 
     def heartbeat(self, request: HeartbeatRequest, group: ConsumerGroup) -> Error:
-        """REBALANCE_IN_PROGRESS where it has to join again: to get the next epoch, to have given up something, or since
-        all is free that it waits for. Raises KafkaError."""
+        """Return REBALANCE_IN_PROGRESS if the member has to join again, else NONE. Raises KafkaError.
+
+        It has to join again to get the next epoch, to give up partitions, or because those that it waits for
+        are free.
+        """
         member, classic = _member(group, request)
         self._sessions.restart(group.group_id, member.member_id, classic.session_timeout_ms)
         if (
@@ -185,7 +191,7 @@ class ClassicMembers:
         return Error.NONE
 
     def leave(self, request: LeaveGroupRequest, group: ConsumerGroup) -> list[MemberResponse]:
-        """Each member with its own error. Raises KafkaError where it can't be recorded."""
+        """Remove members. Returns each member with its own error. Raises KafkaError if that can't be recorded."""
         answers: list[MemberResponse] = []
         gone: dict[str, ConsumerMember] = {}
         for identity in request.members:
@@ -250,17 +256,17 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if instance_id is not None and not member_id:
-        # An administrator takes a static member out, and knows no member id (KIP-345).
+        # An administrator removes a static member without knowing its member id (KIP-345).
         owner = group.static_member(instance_id)
         member_id = "" if owner is None else owner.member_id
     return group.member_as(member_id, instance_id)
 
 
-# --- a join that is much to decide ----------------------------------------------------------------------------
+# --- a join with a long decision ------------------------------------------------------------------------------
 
 
 class LongJoin(DeferredDecision[JoinGroupResponse]):
-    """`joined` is told once it is written."""
+    """A deferred join. It calls `joined` once its records are written."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What a decision about a consumer group is made of: who is let in, what becomes of it, the timers that it moves.
+"""Decisions about a consumer group: admission, the decision itself, and the timers that it moves.
 
-A decision goes from one step to the next (`steps.py`). Nothing of the group that a record has changes before the
-records are written; that its topics were looked up, and the lines of the log, come before.
+A decision goes from one step to the next (`steps.py`). Durable state of the group only changes after the
+records are written. Looking up its topics and log lines come before that.
 """
 
 from __future__ import annotations
@@ -32,28 +32,29 @@ log = logging.getLogger("barnabas.groups")
 
 @dataclass(slots=True)
 class GroupDecision(Effects):
-    """What becomes of a group."""
+    """A decision about a group."""
 
     group: ConsumerGroup
     records: list[AnyRecord]
-    """In the order in which Kafka writes them; those of a member's begin with what let it in."""
+    """In the order in which Kafka writes them. Those for a member begin with the records that admit it."""
 
 
 @dataclass(slots=True)
 class Decision(GroupDecision):
-    """A member of a group goes from `old`, as the group knows it, to `new`.
+    """A member of a group changes from `old`, as the group knows it, to `new`.
 
-    Where a classic group goes over to the consumer protocol `group` is empty at first, see `Migration.go_up`.
+    If a classic group is converted to the consumer protocol, `group` is empty at first; see `Migration.go_up`.
     """
 
     old: ConsumerMember
     new: ConsumerMember
     owned: Owned
     may_describe: MayDescribe
-    """Of whoever brings it about: what an expression matches and they may not know of isn't subscribed to."""
+    """The rights of the client that causes the decision. Topics that match an expression count only if it may
+    describe them."""
     subscription_changed: bool = field(init=False, default=False)
     epoch: int = field(init=False)
-    """The group's, as it will be; known from the first step on, as what follows."""
+    """The group's new epoch. The first step sets it and the following fields."""
     homogeneous: bool = field(init=False)
     target_epoch: int = field(init=False)
     target: Target = field(init=False)
@@ -65,15 +66,15 @@ class Decision(GroupDecision):
 
 @dataclass(slots=True)
 class Entry:
-    """What lets a member in: the first records of its decision, and the first effects."""
+    """The first records and effects of a decision: those that admit a member."""
 
     records: list[AnyRecord] = field(default_factory=list)
     effects: list[Callable[[], None]] = field(default_factory=list)
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, limit: int) -> None:
-    """A static member that is known takes its own place (KAFKA-20601). Raises KafkaError (GROUP_MAX_SIZE_REACHED) for
-    one member too many."""
+    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) if there is no room for the member. A known static member
+    takes its own place (KAFKA-20601)."""
     if group.static_member(instance_id) is not None:
         return
     if len(group.members) >= limit and not (member_id and member_id in group.members):
@@ -84,16 +85,17 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, li
 
 
 def known_or_new(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """A member that isn't in the group yet has nothing, and subscribes to nothing."""
+    """Return the member, or a new one without partitions and subscriptions."""
     return group.members.get(member_id) or ConsumerMember(member_id)
 
 
 def take_instance(
     group: ConsumerGroup, joining: ConsumerMember, entry: Entry, *, uses_classic: bool
 ) -> ConsumerMember:
-    """A static member joins, or comes back and takes its place under a new id. `joining` has its two ids.
+    """Admit a static member: a new one, or one that comes back and takes its place under a new id.
 
-    Raises KafkaError (UNRELEASED_INSTANCE_ID) where the last one, of the same protocol, hasn't left.
+    `joining` has its member id and instance id. Raises KafkaError (UNRELEASED_INSTANCE_ID) if the last owner
+    of the instance id, of the same protocol, hasn't left.
     """
     member_id, instance_id = joining.member_id, joining.instance_id
     owner = group.static_member(instance_id)
@@ -115,7 +117,7 @@ def take_instance(
     return member
 
 
-# --- time limits of members: who is late is fenced, as if it had left -----------------------------------------
+# --- time limits of members: a late member is fenced, as if it had left ---------------------------------------
 #
 # By key: ("consumer session", group, member), ("rebalance", group, member) while it has something to give up,
 # ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. Source:
@@ -128,7 +130,7 @@ SYNC = "consumer sync"
 
 
 class ConsumerSessions(MemberSessions[ConsumerMember]):
-    """The timers of members."""
+    """The timers of a consumer group's members."""
 
     def __init__(self, parts: ShardParts, late: Late) -> None:
         super().__init__(
@@ -144,7 +146,8 @@ class ConsumerSessions(MemberSessions[ConsumerMember]):
         self._consumer_groups = parts.store.consumer
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """A member of the classic protocol was told to join again; the time runs from the first telling."""
+        """Start the join timeout of a member of the classic protocol that has to join again. The first start
+        counts."""
         group_id, member_id = group.group_id, member.member_id
         if member_id not in group.awaited_joins:
             group.awaited_joins.add(member_id)

@@ -19,7 +19,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def describe_consumer_group(
     group: ConsumerGroup, topics: KnownTopics, default_assignor: str
 ) -> DescribedGroup:
-    """What ConsumerGroupDescribe tells. The default assignor is named where the members prefer none."""
+    """Describe a group as ConsumerGroupDescribe does. The default assignor is named if the members prefer none."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -49,7 +49,7 @@ def _member(member: ConsumerMember, target: Target, topics: KnownTopics) -> Desc
 
 
 def _held(member: ConsumerMember) -> Target:
-    """What it has, and what it is about to give up."""
+    """The partitions that the member has, including those that it is about to give up."""
     held: Target = JavaMap()
     for assigned in (member.assigned, member.pending):
         for topic_id, partitions in assigned.items():

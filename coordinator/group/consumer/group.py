@@ -1,8 +1,8 @@
-"""A consumer group (KIP-848): its members, the records that it is made of, the group, and how records make it.
+"""A consumer group (KIP-848): its members, its records, and how the records build it.
 
-A member is never changed: `replace` makes another one. Records make the group, but for `awaited_joins`, when metadata
-is to be looked at again, and what is counted of its members. They are applied by the same functions when they were
-just appended, and at a start.
+A member object never changes: `replace` makes another one. The group's state comes from records, except for
+`awaited_joins`, the time of the next refresh, and counts of its members. The same functions apply records
+that were just appended and those replayed at a start.
 
 Source: `ConsumerGroup`, `ConsumerGroupMember`, `GroupCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
@@ -61,7 +61,7 @@ from protocol.messages.group_records import (
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matched. `version` is the metadata's at that time."""
+    """The topics that a regular expression matched. `version` is that of the metadata at the time."""
 
     topics: JavaSet[str]
     version: int
@@ -72,19 +72,19 @@ Assigned = JavaMap[bytes, JavaMap[int, int]]
 """Topic id → partition → the assignment epoch at which the member got it."""
 
 Owned = Sequence[tuple[bytes, Sequence[int]]] | None
-"""What a member reports to own, by topic id; None where it doesn't say."""
+"""The partitions that a member reports to own, by topic id. None if it doesn't say."""
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member of the classic protocol has on top of the others."""
+    """Additional data of a member of the classic protocol."""
 
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the best first
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, in order of preference
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """`regex` is "" or None without one; `pending` are the partitions that it has to give up."""
+    """A member. `regex` is "" or None if it has none. `pending` are the partitions that it has to give up."""
 
     member_id: str
     epoch: int = 0
@@ -110,7 +110,7 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     def owns_at_most(self, owned: Owned) -> bool:
-        """Whether all that it reports to own is assigned to it; False where it doesn't say."""
+        """True if all partitions that it reports to own are assigned to it. False if it reports none."""
         if owned is None:
             return False
         for topic_id, partitions in owned:
@@ -120,7 +120,7 @@ class ConsumerMember:
         return True
 
     def relation_of(self, epoch: int, owned: Owned) -> MemberEpochRelation:
-        """How the epoch of a heartbeat stands to its own."""
+        """Compare the epoch of a heartbeat with the member's."""
         if epoch == JOIN_EPOCH:
             return MemberEpochRelation.JOINS
         if epoch == self.epoch:
@@ -132,7 +132,7 @@ class ConsumerMember:
         return MemberEpochRelation.OLDER
 
     def assignment_epoch_of(self, topic_id: bytes, partition: int) -> int | None:
-        """Since which epoch a partition has been the member's, even if it is about to give it up."""
+        """The epoch since which the partition has been the member's, even if it is about to give it up."""
         for assigned in (self.assigned, self.pending):
             partitions = assigned.get(topic_id)
             if partitions is not None and partition in partitions:
@@ -140,13 +140,13 @@ class ConsumerMember:
         return None
 
     def at_epoch(self, epoch: int, **changes: object) -> ConsumerMember:
-        """Changed, with the epoch of now as the previous one."""
+        """The member with these changes, and its current epoch as the previous one."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)  # type: ignore[arg-type]
 
     # --- records --------------------------------------------------------------------------------------------
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
-        """The record's value, with the topics' names in the order of Java's strings: by UTF-16 units."""
+        """The record's value. Names of topics are in the order of Java's strings: by UTF-16 units."""
         classic = self.classic
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -170,7 +170,7 @@ class ConsumerMember:
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """As it is once such a record was replayed."""
+        """The member after replaying this record."""
         classic = value.classic_member_metadata
         return replace(
             self,
@@ -200,7 +200,7 @@ class ConsumerMember:
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """As it is once such a record was replayed; a state of a later Kafka is UNKNOWN."""
+        """The member after replaying this record. A state of a later Kafka becomes UNKNOWN."""
         known = value.state in MemberState._value2member_map_
         return replace(
             self,
@@ -222,7 +222,7 @@ def _written(assigned: Assigned) -> list[TopicPartitions]:
 
 
 def _read(topics: Sequence[TopicPartitions], member_epoch: int) -> Assigned:
-    """Without assignment epochs (before Kafka 4.3) the member's own stands for them."""
+    """Read assigned partitions. Without assignment epochs (before Kafka 4.3) use the member's own epoch."""
     assigned: Assigned = JavaMap()
     for topic in topics:
         epochs = topic.assignment_epochs
@@ -276,7 +276,7 @@ def assignment_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRec
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroupRecord:
-    """None: nobody subscribes to it any more."""
+    """None: nobody subscribes to the expression any more."""
     value = None
     if resolved is not None:
         value = ConsumerGroupRegularExpressionValue(
@@ -289,7 +289,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> C
     )
 
 
-# --- ends ---------------------------------------------------------------------------------------------------
+# --- tombstones -----------------------------------------------------------------------------------------------
 
 
 _MEMBER_KEYS = (
@@ -304,7 +304,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[AnyRecord]:
-    """The end of a group with these members and resolved regular expressions."""
+    """The tombstones of a group with these members and resolved regular expressions."""
     ids = [*member_ids]
     current, targets, members = (
         [ConsumerGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
@@ -329,7 +329,7 @@ CONSUMER_MEMBER_VERSION = 9  # of OffsetCommit
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember]):
-    """`members` and `server_assignors` are walked in Kafka's order."""
+    """A consumer group. `members` and `server_assignors` iterate in Kafka's order."""
 
     type = CONSUMER_TYPE
 
@@ -348,17 +348,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.static_members: dict[str, str] = {}  # instance id → member id
-        self.partition_epochs: dict[bytes, dict[int, int]] = {}  # of who holds a partition
-        self.regexes: Counter[str] = Counter()  # how many members subscribe to each
+        self.partition_epochs: dict[bytes, dict[int, int]] = {}  # the epoch of each partition's holder
+        self.regexes: Counter[str] = Counter()  # expression → number of members that subscribe to it
         self.resolved: dict[str, ResolvedRegex] = {}
         self.server_assignors: TimelineTable[int] = TimelineTable()
         self.classic_protocols: Counter[str] = Counter()
         self.has_partition_metadata = False  # a record of Kafka before 4.1, to be deleted
-        self.counted = (-1, 0)  # as of which of its `changes`, and how many bytes: see `member_memory`
-        self.awaited_joins: set[str] = set()  # members of the classic protocol that were told to join again
+        self.counted = (-1, 0)  # (its `changes` at the last count, bytes): see `member_memory`
+        self.awaited_joins: set[str] = set()  # members of the classic protocol that have to join again
 
     def copy(self) -> ConsumerGroup:
-        """One that can be changed by itself. Members and targets are never changed, so they are the same ones."""
+        """A copy that can change independently. It shares members and targets, which never change."""
         made = ConsumerGroup(self.group_id)
         made.copy_common(self)
         made.targets = dict(self.targets)
@@ -377,7 +377,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return made
 
     def follow(self, other: ConsumerGroup) -> None:
-        """What isn't durable is as of the other one from here on."""
+        """Take over the other group's state that isn't durable."""
         self.awaited_joins = set(other.awaited_joins)
         self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
 
@@ -397,11 +397,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return None if member_id is None else self.member(member_id)
 
     def member_as(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member; with an instance id it has to be the owner of that.
+        """Return the member. With an instance id, it must own that.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
-        if instance_id is None:  # with each heartbeat: `member` has an error to raise
+        if instance_id is None:  # for each heartbeat; `member` only raises the error
             return self.members.get(member_id) or self.member(member_id)
         owner = self.static_member(instance_id)
         if owner is None:
@@ -414,7 +414,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return owner
 
     def target_of_member(self, member: ConsumerMember) -> Target:
-        """Of a static member: that of whoever has its instance id."""
+        """The member's target. For a static member, it is that of the current owner of its instance id."""
         if member.instance_id is None:
             return self.target_of(member.member_id)
         owner = self.static_members.get(member.instance_id)
@@ -424,8 +424,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return self.partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def has_settled(self, member: ConsumerMember, now_ms: int) -> bool:
-        """Whether nothing is to be decided for a member that says nothing new: it has what it is to have, and no
-        metadata or regular expression has to be looked at."""
+        """True if a member that reports nothing new needs no decision.
+
+        It has its target, and neither metadata nor regular expressions have to be checked.
+        """
         return (
             member.state is MemberState.STABLE
             and member.epoch == self.assignment_epoch >= self.epoch >= self.refresh_epoch
@@ -434,19 +436,19 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         )
 
     def supports_classic(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a member of the classic protocol with these protocols can be one of the group."""
+        """True if a member of the classic protocol with these protocols can join the group."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         count = self.classic_count
         return any(self.classic_protocols[name] == count for name in set(protocols))
 
     def all_classic_without(self, *members: ConsumerMember) -> bool:
-        """Whether only members of the classic protocol are left once these are gone."""
+        """True if only members of the classic protocol remain without these."""
         excluded = sum(member.is_classic for member in members)
         return self.classic_count - excluded == len(self.members) - len(members)
 
     def waits_for_unreleased(self, member: ConsumerMember) -> bool:
-        """Whether something is still held by another that is to be this member's."""
+        """True if another member still holds a partition of this member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         for topic_id, partitions in self.target_of(member.member_id).items():
@@ -463,7 +465,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def check_commit(
         self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """A member's epoch may be behind: an offset counts if its partition was the member's at that epoch (KIP-1251).
+        """Check a commit. A member's epoch may be behind: an offset counts if its partition was the member's
+        at that epoch (KIP-1251).
 
         Kafka: `ConsumerGroup.validateOffsetCommit`.
         """
@@ -486,7 +489,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 raise KafkaError(stale)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for a member of the classic protocol."""
+        """Raises UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; ILLEGAL_GENERATION for a member of the classic protocol."""
         if member_id is None and epoch < 0:
             return
         if member_id is None:
@@ -496,19 +499,19 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             raise KafkaError(Error.ILLEGAL_GENERATION if member.is_classic else Error.STALE_MEMBER_EPOCH)
 
     def check_offset_deletion(self) -> None:
-        """Always, of topics that nobody subscribes to."""
+        """Offsets of topics that nobody subscribes to can always be deleted."""
 
     def tombstones(self) -> list[AnyRecord]:
         return group_tombstones(self.group_id, self.members, self.resolved)
 
-    # --- as it would be -------------------------------------------------------------------------------------
+    # --- after a change that isn't made yet ---------------------------------------------------------------------
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
-        """How many subscribe to each regular expression once `new` takes the place of `old`."""
+        """Regular expressions with their number of subscribers, after `new` replaces `old`."""
         return _recounted(self.regexes, old.regex or None, new.regex or None)
 
     def subscriptions_with(self, old: ConsumerMember, new: ConsumerMember) -> tuple[Subscriptions, bool]:
-        """The subscribed topics once `new` takes the place of `old`, and whether all subscribe to the same then."""
+        """The subscribed topics after `new` replaces `old`, and whether all members then subscribe to the same."""
         counts = dict(self.topics)
         regexes = self.regexes_with(old, new)
         for topic in old.names:
@@ -539,7 +542,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def preferred_assignor(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str | None:
-        """The server assignor that most members name, once `new` takes the place of `old`; None where none does."""
+        """The server assignor that most members name, after `new` replaces `old`. None if nobody names one."""
         if old is None and new is None:
             counts = self.server_assignors.items()
         else:
@@ -557,7 +560,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     # --- applying records -----------------------------------------------------------------------------------
 
     def put(self, member: ConsumerMember) -> None:
-        """A member is new or another than before."""
+        """Add or replace a member."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if old is not None:
@@ -600,7 +603,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 self.classic_protocols[name] += by
 
     def _release(self, member: ConsumerMember) -> None:
-        """Free what a member held, except what another one holds at another epoch by now (KAFKA-19862)."""
+        """Free the partitions of a member, except those that another member now holds at another epoch
+        (KAFKA-19862)."""
         for assigned in (member.assigned, member.pending):
             for topic_id, partitions in assigned.items():
                 epochs = self.partition_epochs.get(topic_id, {})
@@ -611,7 +615,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                     self.partition_epochs.pop(topic_id, None)
 
     def _hold(self, assigned: Assigned, epoch: int) -> None:
-        """An older holder, of whom a compacted log still speaks, doesn't take it from a newer one."""
+        """Note the holder's epoch. An older holder, in a compacted log, doesn't take the partition from a
+        newer one."""
         for topic_id, partitions in assigned.items():
             epochs = self.partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
@@ -642,14 +647,14 @@ def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Count
     return +counts
 
 
-# --- records, applied -----------------------------------------------------------------------------------------
+# --- applying its records -------------------------------------------------------------------------------------
 #
-# Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
-# what isn't there are passed over, and a group's end takes along what nobody has taken away.
+# Compaction may have removed some records of a step. Unknown entities are created as far as a record names
+# them. Tombstones of unknown ones are ignored. The end of a group removes everything that is left of it.
 
 
 def apply(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
-    """Change a group by one of its records, but for the one that ends it."""
+    """Change the group by one of its records, except by the tombstone that deletes it."""
     group.changes += 1
     _APPLY[type(record.key)](group, record.key, record.value)
 

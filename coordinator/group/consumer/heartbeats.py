@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat: members join, live, are assigned partitions and give them up (KIP-848).
+"""ConsumerGroupHeartbeat: members join, stay alive, get partitions and give them up (KIP-848).
 
     admission → subscription → target → reconciliation → records → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `parts.py`.
+Each step decides by the group's current state. The records of one heartbeat are written together and then
+applied. If there is much to decide, everything but the writing is done beside the loop: see `parts.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
@@ -51,7 +51,7 @@ log = logging.getLogger("barnabas.groups")
 
 
 class Heartbeats:
-    """Heartbeats of the members of consumer groups."""
+    """Handles the heartbeats of consumer groups' members."""
 
     def __init__(
         self,
@@ -76,12 +76,15 @@ class Heartbeats:
     def heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
-        # 1. Members leave by an epoch.
+        """Return the answer, or a deferred heartbeat if there is much to decide.
+
+        Raises KafkaError. Then the group hasn't changed.
+        """
+        # 1. Members leave by a special epoch.
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
 
-        # 2. The group as it is, or one that isn't there yet; a classic group may have to go over to this protocol.
+        # 2. Get the group, or a new one. A classic group may have to be converted to this protocol.
         group = self._groups.get(request.group_id) or ConsumerGroup(request.group_id)
         owned: Owned = None
         if request.topic_partitions is not None:
@@ -94,8 +97,8 @@ class Heartbeats:
             joins = request.member_epoch == JOIN_EPOCH
             classic = self._migration.classic_for_heartbeat(decision, joins=joins)
 
-        # 3. Admission: the member as the group knows it, a new one, or one that takes a place over. And whether it is
-        # little to decide what becomes of it.
+        # 3. Admission: get the member, a new one, or one that takes over a place. Also find out whether there is little
+        # to decide.
         if classic is None:
             self._admit(decision, request)
             says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
@@ -111,14 +114,13 @@ class Heartbeats:
         if not in_passing:
             return LongHeartbeat(self._parts, self._sessions, decision, decide)
 
-        # 4. The steps of the decision, and the answer. What a step has brought about takes effect even where a later
-        # one refuses.
+        # 4. Take the steps of the decision, and make the answer. Effects of a step count even if a later step refuses.
         try:
             answer = decide()
         finally:
             decision.take_effect()
 
-        # 5. The member was heard of, and the records are written and applied as one batch.
+        # 5. Restart the member's session. Write and apply the records as one batch.
         self._sessions.restart(decision.group.group_id, decision.old.member_id)
         self._journal.write(decision.records)
         decision.was_written()
@@ -131,19 +133,21 @@ class Heartbeats:
         client: Client,
         request: ConsumerGroupHeartbeatRequest,
     ) -> ConsumerGroupHeartbeatResponse:
-        """As `_decide`, where the group is to be made of a classic one first."""
+        """Decide as `_decide` does, after making the group from a classic one."""
         self._migration.go_up(classic, decision)
         self._admit(decision, request)
         answer = self._decide(decision, client, request, settled=False)
-        told = partial(log.info, "group %s goes over to the consumer protocol", request.group_id)
+        told = partial(log.info, "group %s is converted to the consumer protocol", request.group_id)
         decision.effects.append(told)
         return answer
 
     def _decide(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest, *, settled: bool
     ) -> ConsumerGroupHeartbeatResponse:
-        """The answer once the decision is taken; `settled`: the group and the member are known to be, just now.
-        Nothing but the decision is changed. Raises KafkaError."""
+        """Decide, and return the answer. It is valid once the decision is taken. Raises KafkaError.
+
+        `settled`: the group and the member have just been found settled. Only changes the decision.
+        """
         old, group = decision.old, decision.group
         decision.new = new = _as_requested(old, client, request)
         if new is not old or not (settled or group.has_settled(old, self._runtime.now_ms())):
@@ -158,7 +162,7 @@ class Heartbeats:
         )
 
     def _admit(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> None:
-        """The member as the group knows it; a new one, or one that takes a place over. Raises KafkaError."""
+        """Get the member, a new one, or one that takes over a place. Raises KafkaError."""
         group, member_id, instance_id = decision.group, decision.old.member_id, request.instance_id
         if len(group.members) >= self._max_size:
             check_room(group, request.member_id, instance_id, self._max_size)
@@ -176,7 +180,7 @@ class Heartbeats:
     def _check_memory(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
     ) -> None:
-        """Raises KafkaError (GROUP_MAX_SIZE_REACHED) where members hold too much already."""
+        """Raises KafkaError (GROUP_MAX_SIZE_REACHED) if members hold too much memory already."""
         brought_bytes = brought_by_heartbeat(
             request, client, decision.group, decision.old, self._parts.topics
         )
@@ -202,9 +206,9 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
 def _as_requested(
     member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerMember:
-    """The member as the request says it, the same one where it says nothing new; null leaves a part as it was.
+    """The member with the request's changes, or the same object if there are none. Null leaves a part as it was.
 
-    It is one of the new protocol from here on.
+    It uses the consumer protocol from now on.
     """
     instance_id, rack_id = request.instance_id, request.rack_id
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
@@ -236,7 +240,7 @@ def _as_requested(
 
 
 def _says_no_more(request: ConsumerGroupHeartbeatRequest, client: Client, member: ConsumerMember) -> bool:
-    """Whether nothing else is to be remembered of a member that subscribes to what it did."""
+    """True if nothing else of the request has to be remembered, for a member with the same subscription."""
     return (
         request.member_epoch != JOIN_EPOCH
         and request.rack_id is None
@@ -246,7 +250,7 @@ def _says_no_more(request: ConsumerGroupHeartbeatRequest, client: Client, member
 
 
 def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the answer has the assignment even where it hasn't changed: to a join, and to a request that says all."""
+    """True if the answer includes the assignment even if it hasn't changed: to a join, and to a full request."""
     return request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -263,20 +267,20 @@ def _shown(assigned: Assigned) -> Assignment:
     )
 
 
-# --- those that are much to decide: a member of thousands of topics or partitions, or of a large group --------
+# --- long decisions: a member with thousands of topics or partitions, or a large group ------------------------
 
 MOST_IN_PASSING = 10_000
-"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+"""The most work to decide at once: some 10 ms, in units of about a microsecond."""
 
 _PER_TOPIC, _PER_PARTITION, _PER_MEMBER, _PER_SUBSCRIPTION = 80, 8, 40, 1
 _PER_CHARACTER = 10
-"""Of a regular expression that nobody subscribes to yet: it is compiled, to see whether it makes sense."""
+"""Per character of a regular expression that nobody subscribes to yet: it is compiled, to check it."""
 _PER_TAKEN_OVER, _PER_BYTE = 150, 2
-"""Of a member of a classic group: itself, and what it subscribes to and is assigned, a partition being 4 bytes."""
+"""Per member of a classic group, and per byte of its subscription and assignment. A partition is 4 bytes."""
 
 
 def is_little(decision: Decision, names: Sequence[str], regex: str, topics: KnownTopics) -> bool:
-    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    """True if the decision can be made at once. Estimating that costs far less than deciding."""
     group = decision.group
     work = len(regex) * _PER_CHARACTER if regex and not group.regexes[regex] else 0
     return _is_little(work, len(group.members) + 1, group.topics, names, topics)
@@ -285,7 +289,7 @@ def is_little(decision: Decision, names: Sequence[str], regex: str, topics: Know
 def is_little_to_take_over(
     classic: ClassicGroup, names: Sequence[str], regex: str, topics: KnownTopics
 ) -> bool:
-    """The same of a heartbeat that has a classic group go over to the consumer protocol."""
+    """The same for a heartbeat that converts a classic group to the consumer protocol."""
     work = len(regex) * _PER_CHARACTER + len(classic.members) * _PER_TAKEN_OVER
     if work > MOST_IN_PASSING:
         return False
@@ -307,4 +311,4 @@ def _is_little(
 
 
 class LongHeartbeat(DeferredHeartbeat[ConsumerGroupHeartbeatResponse]):
-    """One that waits to be decided."""
+    """A deferred heartbeat."""

@@ -1,14 +1,13 @@
-"""How members leave a consumer group, and how a group goes over from one protocol to the other with members in it
-(KIP-848).
+"""Members that leave a consumer group, and groups with members that change between the protocols (KIP-848).
 
-`group.consumer.migration.policy` says which ways are open; empty groups go over whatever it says. The last member of
-the new protocol that leaves may take the group back to the classic one.
+`group.consumer.migration.policy` says which conversions are allowed. Empty groups are always converted. When
+the last member of the new protocol leaves, the group may become a classic one again.
 
-What members of the classic protocol say to each other the coordinator reads and writes for them: their subscriptions
-and assignments begin with a version; one that is newer than those known here is read as the newest known.
+For members of the classic protocol, the coordinator reads their subscriptions and writes their assignments.
+Both begin with a version. One that is newer than the versions known here is read as the newest known.
 
-Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup, consumerGroupLeave, FenceMembers),
-`ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`, `ConsumerProtocol`.
+Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup, consumerGroupLeave,
+FenceMembers), `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`, `ConsumerProtocol`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ from protocol.wire.codec import decode, encode
 log = logging.getLogger("barnabas.groups")
 
 
-# --- what members of the classic protocol say to each other ---------------------------------------------------
+# --- subscriptions and assignments of the classic protocol ----------------------------------------------------
 
 NEWEST_VERSION = 3
 _INT16 = Struct(">h")
@@ -88,7 +87,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def read_assignment(data: bytes, topics: KnownTopics) -> tuple[Target, bytes]:
-    """Partitions by topic id, as far as the topics are known, and the user data. Raises CodecError."""
+    """Return the partitions of known topics, by topic id, and the user data. Raises CodecError."""
     target: Target = JavaMap()
     if not data:
         return target, b""
@@ -101,7 +100,7 @@ def read_assignment(data: bytes, topics: KnownTopics) -> tuple[Target, bytes]:
 
 
 def write_assignment(target: Target, topics: KnownTopics, version: int) -> bytes:
-    """In the version of the member's own subscription."""
+    """Encode an assignment in the version of the member's own subscription."""
     assigned = [
         TopicPartition(topic=topic.name, partitions=[*partitions])
         for topic_id, partitions in target.items()
@@ -125,11 +124,11 @@ def without_epochs(assigned: Assigned) -> Target:
     return target
 
 
-# --- from one protocol to the other ---------------------------------------------------------------------------
+# --- conversion between the protocols -------------------------------------------------------------------------
 
 
 class Ways(NamedTuple):
-    """Which ways are open to groups with members: to the consumer protocol, and back."""
+    """The conversions allowed for groups with members: to the consumer protocol, and back."""
 
     up: bool
     down: bool
@@ -146,7 +145,7 @@ _DOWNGRADED = "it was a consumer group before"
 
 
 class Migration:
-    """Groups go over from one protocol to the other."""
+    """Converts groups from one protocol to the other."""
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing, sessions: ConsumerSessions) -> None:
         self._store = parts.store
@@ -161,10 +160,11 @@ class Migration:
     # --- up -------------------------------------------------------------------------------------------------
 
     def classic_for_heartbeat(self, decision: Decision, *, joins: bool) -> ClassicGroup | None:
-        """Of a heartbeat for a group that isn't a consumer group yet: the classic group that is to `go_up`. None where
-        there is none, or an empty one, whose place the decision's takes.
+        """For a heartbeat to a group that isn't a consumer group, return the classic group to convert with `go_up`.
 
-        Raises KafkaError (GROUP_ID_NOT_FOUND) where there is no group, or one that can't become a consumer group.
+        Returns None if there is none, or an empty one, which the decision's group replaces.
+
+        Raises KafkaError (GROUP_ID_NOT_FOUND) if the group doesn't exist, or can't become a consumer group.
         """
         group_id = decision.group.group_id
         classic = self._store.classic.get(group_id)
@@ -177,7 +177,7 @@ class Migration:
         if classic.is_empty and not len(classic.members):
             decision.records += classic.tombstones()
             decision.effects += [
-                partial(log.info, "group %s, empty, is a consumer group from here on", group_id),
+                partial(log.info, "group %s is empty and becomes a consumer group", group_id),
                 partial(self._rebalancing.forget, group_id),
             ]
             return None
@@ -196,11 +196,12 @@ class Migration:
             raise _no_upgrade(classic, reason)
 
     def go_up(self, classic: ClassicGroup, decision: Decision) -> None:
-        """The decision's group, empty before, becomes what the classic one is: everybody keeps what it has, and is
-        stable at the generation. Who waits for an answer joins again.
+        """Fill the decision's group, empty before, with the members of the classic one.
 
-        Nothing but the decision is changed, and its group. Raises KafkaError (GROUP_ID_NOT_FOUND); who waits is
-        answered then, too, as in Kafka.
+        They keep their assignments, and are stable at the generation. Those that wait for an answer join again.
+
+        Only changes the decision and its group. Raises KafkaError (GROUP_ID_NOT_FOUND). Those that wait are
+        answered even then, as in Kafka.
         """
         group, records, effects = decision.group, decision.records, decision.effects
         group_id = group.group_id
@@ -213,8 +214,9 @@ class Migration:
             effects.append(partial(log.warning, "group %s can't be upgraded: %s", group_id, error))
             raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from None
         except StopIteration:
-            # A group in its first rebalance has no protocol, or a member in a later one not that of the group. Kafka: a
-            # NoSuchElementException, an IllegalArgumentException.
+            # A group in its first rebalance has no protocol, or a member in a later one doesn't support the
+            # group's protocol.
+            # Kafka: a NoSuchElementException, an IllegalArgumentException.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
         group.metadata_hash = self._hashes.look(group.topics).value
         records += classic.tombstones()
@@ -278,7 +280,7 @@ class Migration:
     # --- down -----------------------------------------------------------------------------------------------
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
-        """Whether nobody but members of the classic protocol is left once these have gone, and they may go over."""
+        """True if only members of the classic protocol remain without `leaving`, and the group may be converted."""
         left = len(group.members) - len(leaving)
         return (
             group.all_classic_without(*leaving)
@@ -288,7 +290,8 @@ class Migration:
         )
 
     def may_downgrade_by(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """The same, where a static member of the classic protocol takes the place of the last one of the other."""
+        """The same, for a static member of the classic protocol that replaces the last member of the consumer
+        protocol."""
         return (
             not replaced.is_classic
             and group.all_classic_without(replaced)
@@ -297,9 +300,9 @@ class Migration:
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> None:
-        """Make it a classic group of the members that are left, with their targets; it rebalances.
+        """Convert the group to a classic one with the remaining members and their targets. It rebalances.
 
-        Raises KafkaError where that can't be recorded, or a member's subscription can't be read.
+        Raises KafkaError if that can't be recorded, or if a member's subscription can't be read.
         """
         gone = {member.member_id for member in leaving}
         left = [member for member in group.members.values() if member.member_id not in gone]
@@ -308,7 +311,8 @@ class Migration:
         self._rebalancing.prepare_rebalance(classic, _DOWNGRADED)
 
     def downgrade_by(self, decision: Decision, replaced: ConsumerMember, *, rebalances: bool) -> None:
-        """The same by a join that takes the place of `replaced` in the decision's records. Raises as `downgrade`."""
+        """The same for a join that replaces the member `replaced`, with the decision's records. Raises as
+        `downgrade` does."""
         group, joining = decision.group, decision.new
         ids = [joining.member_id if each == replaced.member_id else each for each in group.members]
         left = [member for member in group.members.values() if member.member_id != replaced.member_id]
@@ -328,12 +332,12 @@ class Migration:
         self._rebalancing.forget(group.group_id)  # of the time before it was a consumer group
         for member in classic.members.values():
             self._rebalancing.sessions.restart(classic.group_id, member)
-        log.info("group %s goes over to the classic protocol", group.group_id)
+        log.info("group %s is converted to the classic protocol", group.group_id)
 
     def _as_classic(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], places: Mapping[str, str]
     ) -> ClassicGroup:
-        """`places`: whose target a member has, where it isn't its own."""
+        """`places`: the member whose target a member gets, if it isn't its own."""
         classic = ClassicGroup(group.group_id, self._runtime.now_ms())
         classic.state = STABLE
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
@@ -369,22 +373,22 @@ def _no_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
     )
 
 
-# --- members that leave, for good or for a while, and those that are fenced -----------------------------------
+# --- members that leave for good or for a while, or are fenced ------------------------------------------------
 
 
 MOST_LEAVING_WORK = 10_000
-"""Some 10 ms, the unit being about a microsecond: with each member that leaves the group's topics are gone through."""
+"""Some 10 ms, in units of about a microsecond. Each leaving member costs a walk over the group's topics."""
 
 _PER_MEMBER, _PER_TOPIC = 50, 5
 
 
 def most_leaving(group: ConsumerGroup) -> int:
-    """How many members leave in one turn."""
+    """The number of members that may leave in one turn."""
     return max(1, MOST_LEAVING_WORK // (_PER_MEMBER + _PER_TOPIC * len(group.topics)))
 
 
 class Leaving:
-    """Members leave consumer groups."""
+    """Removes members from consumer groups."""
 
     def __init__(self, parts: ShardParts, migration: Migration, sessions: ConsumerSessions) -> None:
         self._store = parts.store
@@ -394,7 +398,7 @@ class Leaving:
         self._sessions = sessions
 
     def leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat of epoch −1, or −2.
+        """Handle a heartbeat of epoch −1 or −2.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
@@ -412,7 +416,7 @@ class Leaving:
         return answer
 
     def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
-        """A member's time is over. Raises KafkaError where that can't be recorded."""
+        """Fence a member whose time is over. Raises KafkaError if that can't be recorded."""
         group = self._store.consumer.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
@@ -421,10 +425,10 @@ class Leaving:
         self.fence(group, [member])
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-        """Take members out; the group is assigned anew at somebody's next heartbeat.
+        """Remove members. The next heartbeat of any member computes a new assignment.
 
-        Where only members of the classic protocol are left it becomes a classic group. Raises KafkaError where that
-        can't be recorded.
+        If only members of the classic protocol remain, the group becomes a classic one. Raises KafkaError if
+        that can't be recorded.
         """
         if not members:
             return
@@ -440,15 +444,15 @@ class Leaving:
         records += [regex_record(group_id, regex, None) for regex in unused]
         metadata_hash = self._hashes.of(group.topics_without(members, unused))
         records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        if len(members) == len(group.members):  # nobody is left to be assigned anything (KAFKA-20442)
+        if len(members) == len(group.members):  # no member is left to assign anything to (KAFKA-20442)
             records.append(target_epoch_record(group_id, group.epoch + 1, 0))
         self._journal.write(records)
-        for member in members:  # who couldn't be taken out stays, and its session goes on
+        for member in members:  # if a member couldn't be removed, its session goes on
             self._sessions.cancel_all(group_id, member.member_id)
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:
-    """A static member that comes back: it keeps its partitions, and whoever comes may commit for them."""
+    """A static member that will come back. It keeps its partitions, and its next owner may commit for them."""
     assigned: JavaMap[bytes, JavaMap[int, int]] = JavaMap()
     for topic_id, partitions in member.assigned.items():
         epochs: JavaMap[int, int] = JavaMap()

@@ -1,15 +1,16 @@
-"""Subscriptions by regular expression: when they are resolved, with which topics they match, and what that changes.
+"""Subscriptions by regular expression: when they are resolved, which topics they match, and what that changes.
 
-Expressions are RE2's (`coordinator/java/re2.py`), matched whole, over all topics that whoever brings the resolution
-about may describe. They are resolved in the background: the heartbeat that brings a new one is answered before, and
-while it takes long others are (Kafka: a thread). One resolution of a group at a time, the next one at the earliest 10
-seconds after the last.
+Expressions are RE2's (`coordinator/java/re2.py`). They must match a whole name, and match topics that the
+client which causes the resolution may describe. They are resolved in the background. The heartbeat with a new
+one is answered first, and long resolutions let others in (Kafka uses a thread). Each group has one resolution
+at a time, and the next one starts at least 10 seconds after the last.
 
-What they have matched becomes records: in passing where that is little, else beside the loop. Where the group changes
-meanwhile it is decided anew, as requests are (`parts.py`). What isn't recorded in the end is matched again with the
-next heartbeat that finds it due; in Kafka, too, a result that can't be written is logged and dropped.
+The matches become records: at once if they are few, else beside the loop. If the group changes meanwhile the
+decision is made again, as for requests (`parts.py`). If they can't be recorded, a later heartbeat has them
+matched again. Kafka, too, logs and drops a result that can't be written.
 
-Source: `GroupMetadataManager` (maybeUpdateRegularExpressions, handleRegularExpressionsResult), `TopicRegexResolver`.
+Source: `GroupMetadataManager` (maybeUpdateRegularExpressions, handleRegularExpressionsResult),
+`TopicRegexResolver`.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ log = logging.getLogger("barnabas.groups")
 
 MIN_REFRESH_INTERVAL_MS = 10_000
 WORK_PER_TURN = 100_000
-"""So much is matched in one turn: some 10 ms, the unit being 100 ns. Others are served before the rest."""
+"""The work of one turn: some 10 ms, in units of 100 ns. Others are served before the rest."""
 WORK_PER_NAME = 30
-"""Whatever is looked at of it."""
+"""The least work for a name."""
 WORK_PER_MATCHED = 2
-"""Of what matching has counted."""
+"""The work for each step that matching counts."""
 WORK_PER_CHARACTER = 100
-"""Of an expression that is read, a step of which is some hundreds of them."""
+"""The work for each character of an expression while it is parsed; a step parses some hundreds of them."""
 WORK_PER_COMPILED = 10
-"""Of what compiling has counted, whose steps are longer than those of matching."""
+"""The work for each step that compiling counts. These steps are longer than those of matching."""
 
 
 class RegexChange(Enum):
-    """What a heartbeat did to its member's regular expression."""
+    """What a heartbeat does to its member's regular expression."""
 
     NONE = "it is the same"
     UPDATED = "it is another one, which has to be resolved first"
@@ -63,7 +64,7 @@ class RegexChange(Enum):
 
 
 class _Resolution:
-    """How far it is: each expression in turn is matched with each name."""
+    """A resolution under way. It matches each expression in turn with each name."""
 
     __slots__ = (
         "compiled",
@@ -92,8 +93,8 @@ class _Resolution:
         self.version = version
         self.timestamp_ms = timestamp_ms
         self.names = names
-        self.waiting = waiting  # the next one is the last
-        self.compiled = compiled  # those that a heartbeat has just compiled
+        self.waiting = waiting  # popped from the end
+        self.compiled = compiled  # patterns that a heartbeat has just compiled
         self.may_describe = may_describe
         self.found: dict[str, list[str]] = {}
         self.regex = ""
@@ -102,7 +103,7 @@ class _Resolution:
         self.next_name = 0
 
     def take_turn(self) -> bool:
-        """Whether all is matched."""
+        """Work for one turn. Returns True if everything is matched."""
         work = 0
         while work < WORK_PER_TURN:
             if self.pattern is not None:
@@ -121,7 +122,7 @@ class _Resolution:
         return False
 
     def _compile(self, compiling: Waiting[Pattern | None]) -> int:
-        """One step; the work that was done."""
+        """Compile one step further. Returns the work done."""
         try:
             compiling.send(None)
         except StopIteration as end:
@@ -130,7 +131,7 @@ class _Resolution:
         return 1 + len(self.regex) * WORK_PER_CHARACTER + made * WORK_PER_COMPILED
 
     def _match(self, pattern: Pattern, limit: int) -> int:
-        """At least one name; the work that was done."""
+        """Match at least one name. Returns the work done."""
         before, first = pattern.work, self.next_name
         work = 0
         found = self.found[self.regex]
@@ -157,19 +158,19 @@ class Regexes:
         self._refresh_interval_ms = parts.settings.consumer_regex_refresh_interval_ms
         self._results = RegexResults(parts)
         self.resolving: set[str] = set()
-        """Groups whose regular expressions are about to be resolved, or what they matched to be recorded."""
+        """Groups whose regular expressions are being resolved, or whose matches are being recorded."""
         self._topics_created_version = 0
-        """The version of the metadata that last brought a new topic."""
+        """The version of the metadata that last added a topic."""
         self.topics_were_created()
 
     def topics_were_created(self) -> None:
-        """What is resolved may be too little from here on."""
+        """Note that topics were added, so resolved expressions may be incomplete."""
         self._topics_created_version = self._topics.version
 
     def follow(self, decision: Decision) -> RegexChange:
-        """Follow a member's change; a resolution begins with the decision where one is due.
+        """Follow a member's change. If a resolution is due, it starts when the decision is taken.
 
-        Raises KafkaError (INVALID_REGULAR_EXPRESSION) for a new one that makes no sense.
+        Raises KafkaError (INVALID_REGULAR_EXPRESSION) for a new expression that is malformed.
         """
         group, old, new = decision.group, decision.old, decision.new
         change = RegexChange.NONE
@@ -194,7 +195,7 @@ class Regexes:
 
     def _resolve(self, group_id: str, begin: Callable[[], None]) -> None:
         if group_id in self.resolving:
-            return  # one has begun since this was decided; what it leaves out is due once it is over
+            return  # one has started since this was decided; the next one catches up after it
         self.resolving.add(group_id)
         self._schedule(group_id, begin)
 
@@ -214,7 +215,7 @@ class Regexes:
         def step() -> None:
             try:
                 callback()
-            except BaseException:  # what nobody thought of must not be the last resolution
+            except BaseException:  # an unexpected failure must not end all resolutions
                 self.resolving.discard(group_id)
                 raise
 
@@ -227,7 +228,7 @@ class Regexes:
         compiled: dict[str, Pattern],
         may_describe: MayDescribe,
     ) -> None:
-        """Topics and time are those of now, however long it takes."""
+        """Start a resolution with the current topics and time, however long it takes."""
         resolution = _Resolution(
             version=self._topics.version,
             timestamp_ms=self._runtime.now_ms(),
@@ -250,8 +251,8 @@ class Regexes:
 
 
 def checked(regex: str) -> Pattern:
-    """Raises KafkaError. Where the expression is long that is called beside the loop (`parts.py`)."""
-    # Few groups have one: the first group waits for no regular expressions.
+    """Compile an expression. Raises KafkaError. For a long one call this beside the loop (`parts.py`)."""
+    # Imported here: few groups use regular expressions, so a start doesn't load them.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 
     try:
@@ -264,7 +265,8 @@ def checked(regex: str) -> Pattern:
 
 
 async def _compiling(regex: str) -> Pattern | None:
-    """None: one that a log has and that isn't served any more; it matches nothing."""
+    """Compile an expression in steps. Returns None for one in the log that isn't valid any more; it matches
+    nothing."""
     from coordinator.java.re2 import PatternSyntaxError, compiling
 
     try:
@@ -274,19 +276,19 @@ async def _compiling(regex: str) -> Pattern | None:
         return None
 
 
-# --- what was matched becomes records -------------------------------------------------------------------------
+# --- matches become records -----------------------------------------------------------------------------------
 
 MOST_RECORDED_IN_PASSING = 10_000
-"""What is recorded in passing: some 10 ms, the unit being about a microsecond."""
+"""The most work to record at once: some 10 ms, in units of about a microsecond."""
 
 _PER_TOPIC, _PER_PARTITION = 40, 8
 
 Recorded = Callable[[], None]
-"""Told that nothing more comes of it, be it recorded or not."""
+"""Called when a result is settled, recorded or not."""
 
 
 class Matched(NamedTuple):
-    """The topics that each expression of a group has matched, as of a version of the metadata."""
+    """The topics that each expression of a group has matched, at a version of the metadata."""
 
     found: Mapping[str, Sequence[str]]
     version: int
@@ -294,7 +296,7 @@ class Matched(NamedTuple):
 
 
 class RegexResults:
-    """Records what was matched, and gives the group its next epoch where its topics are others than before."""
+    """Records matches, and bumps the group's epoch if its topics have changed."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._parts = parts
@@ -304,7 +306,7 @@ class RegexResults:
         self._hashes = parts.hashes
 
     def record(self, group_id: str, matched: Matched, recorded: Recorded) -> None:
-        """In this call or in a later one."""
+        """Record matches, in this call or a later one."""
         group = self._groups.get(group_id)
         if group is not None and not self._is_little(group, matched):
             self._runtime.carry_out(group_id, self._beside(group_id, matched, recorded))
@@ -316,7 +318,7 @@ class RegexResults:
             recorded()
 
     def _is_little(self, group: ConsumerGroup, matched: Matched) -> bool:
-        """By how many topics and expressions there are; where these are few, by the topics' partitions as well."""
+        """Judge by the number of topics and expressions. If these are few, count the topics' partitions as well."""
         lists = (group.topics, *matched.found.values())
         work = (sum(map(len, lists)) + len(matched.found)) * _PER_TOPIC
         if work > MOST_RECORDED_IN_PASSING:
@@ -338,7 +340,7 @@ class RegexResults:
             for _ in range(MOST_TRIES):
                 group = self._groups.get(group_id)
                 if group is None:
-                    return  # deleted, of the classic protocol by now, or coordinated elsewhere
+                    return  # deleted, converted to the classic protocol, or coordinated elsewhere
                 decision = GroupDecision(group, [])
                 deferred = DeferredDecision(self._parts, decision, partial(self._decide, decision, matched))
                 await compute(deferred.decide)
@@ -351,7 +353,7 @@ class RegexResults:
             recorded()
 
     def _decide(self, decision: GroupDecision, matched: Matched) -> bool:
-        """Nothing but the decision is changed. True, as a decision that was made."""
+        """Decide what to record. Only changes the decision. Always returns True, for a decision that was made."""
         group = decision.group
         resolved: JavaMap[str, ResolvedRegex] = JavaMap(len(matched.found))
         for regex, names in matched.found.items():
@@ -382,4 +384,4 @@ class RegexResults:
 
 
 def _complain(group_id: str, why: object) -> None:
-    log.warning("group %s: its regular expressions aren't recorded: %s", group_id, why)
+    log.warning("group %s: can't record the topics of its regular expressions: %s", group_id, why)

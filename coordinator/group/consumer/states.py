@@ -1,7 +1,8 @@
 """The states of consumer groups and of their members (KIP-848), as tables.
 
-`GROUP_STATES` says what a group is, `RECONCILE` what comes next for a member in each situation, `ACCEPTED` which
-member epochs of a heartbeat are taken. Source: `ConsumerGroup`, `CurrentAssignmentBuilder`, `GroupMetadataManager`.
+`GROUP_STATES` gives a group's state, `RECONCILE` the next step of a member in each situation, `ACCEPTED` the
+member epochs that a heartbeat may have. Source: `ConsumerGroup`, `CurrentAssignmentBuilder`,
+`GroupMetadataManager`.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class Step(Enum):
 
 
 RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {
-    # STABLE, and whether it is at the target's epoch; whether its subscription has changed
+    # STABLE: whether it is at the target's epoch; whether its subscription has changed
     (MemberState.STABLE, True, False): Step.STAY,
     (MemberState.STABLE, True, True): Step.TRIM,
     (MemberState.STABLE, False, False): Step.NEXT,
     (MemberState.STABLE, False, True): Step.NEXT,
-    # UNREVOKED_PARTITIONS, and whether it reports that it owns none of them any more
+    # UNREVOKED_PARTITIONS: whether it reports that it owns none of them any more
     (MemberState.UNREVOKED_PARTITIONS, True, False): Step.NEXT,
     (MemberState.UNREVOKED_PARTITIONS, True, True): Step.NEXT,
     (MemberState.UNREVOKED_PARTITIONS, False, False): Step.STAY,
@@ -64,7 +65,7 @@ RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {
     (MemberState.UNRELEASED_PARTITIONS, True, True): Step.NEXT,
     (MemberState.UNRELEASED_PARTITIONS, False, False): Step.NEXT,
     (MemberState.UNRELEASED_PARTITIONS, False, True): Step.NEXT,
-    # A state of a later version of Kafka, and whether the member reports that it owns nothing
+    # A state of a later version of Kafka: whether the member reports that it owns nothing
     (MemberState.UNKNOWN, True, False): Step.NEXT,
     (MemberState.UNKNOWN, True, True): Step.NEXT,
     (MemberState.UNKNOWN, False, False): Step.REFUSE,
@@ -73,7 +74,7 @@ RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {
 
 
 class MemberEpochRelation(Enum):
-    """How the epoch of a heartbeat stands to the member's."""
+    """How the epoch of a heartbeat compares with the member's."""
 
     JOINS = "it is 0"
     CURRENT = "it is the same"

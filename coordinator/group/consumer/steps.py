@@ -1,15 +1,15 @@
 """The steps of a decision: subscription → target → reconciliation.
 
-1. What the member subscribes to, and whether the group is to be assigned anew for it (`GroupMetadataManager`,
+1. Record the member's subscription, and find out whether the group needs a new assignment (`GroupMetadataManager`,
 hasMemberSubscriptionChanged and what follows it in consumerGroupHeartbeat).
 
-2. The target assignment: who is to have what (`TargetAssignmentBuilder`). It is computed by a heartbeat or a join that
-finds the group's epoch beyond it, at the earliest `group.consumer.assignment.interval.ms` after the last one.
+2. Compute the target assignment (`TargetAssignmentBuilder`). A heartbeat or a join does this if the group's epoch is
+beyond the assignment's, at least `group.consumer.assignment.interval.ms` after the last one.
 
-3. The member on its way to its target (`CurrentAssignmentBuilder`): first it gives up, then it gets; nobody is given a
-partition that another member still holds.
+3. Bring the member nearer to its target (`CurrentAssignmentBuilder`). It first gives up partitions, then gets new ones.
+Nobody gets a partition that another member still holds.
 
-Each step reads what the ones before it have found and adds its own records; it changes nothing but the decision.
+Each step uses the results of the steps before it, and adds its own records. It only changes the decision.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger("barnabas.groups")
 
 
 class SubscriptionStep:
-    """Records what changed of the member, and gives the group its next epoch where its topics did."""
+    """Records the member's changes, and bumps the group's epoch if its topics have changed."""
 
     def __init__(self, parts: ShardParts, regexes: Regexes) -> None:
         self._groups = parts.store.consumer
@@ -78,11 +78,12 @@ class SubscriptionStep:
             self._refresh(decision, bump=bump)
 
     def _prefers_another(self, decision: Decision) -> bool:
-        """Whether the group is to be assigned by another server assignor than before (KAFKA-20434).
+        """True if the group's preferred server assignor changes (KAFKA-20434).
 
-        A conscious difference: only what this member names can change that. Where as many members name one as another,
-        Kafka's order of the two depends on who sends the heartbeat, so that a heartbeat which changes nothing may count
-        as a change, each time."""
+        A deliberate difference: only a change of this member's own preference can cause that. If two
+        assignors have the same number of votes, Kafka's order of the two depends on the sender of the
+        heartbeat. There a heartbeat that changes nothing may count as a change, every time.
+        """
         group, old, new = decision.group, decision.old, decision.new
         if old.assignor == new.assignor:
             return False
@@ -90,7 +91,7 @@ class SubscriptionStep:
         return before != (group.preferred_assignor(old, new) or self._default_assignor)
 
     def _refresh(self, decision: Decision, *, bump: bool) -> None:
-        """The group's epoch grows where its topics changed, or `bump` says so."""
+        """Bump the group's epoch if its topics have changed, or if `bump` is set."""
         group = decision.group
         topics, decision.homogeneous = group.subscriptions_with(decision.old, decision.new)
         hashed = self._hashes.look(topics)
@@ -109,7 +110,7 @@ class SubscriptionStep:
             decision.records.append(partition_metadata_tombstone(group.group_id))
 
     def _was_refreshed(self, group_id: str, now_ms: int, epoch: int) -> None:
-        """A group that isn't there yet looks once more at its next heartbeat."""
+        """Note the refresh. A group that doesn't exist yet refreshes at its next heartbeat."""
         group = self._groups.get(group_id)
         if group is not None:
             group.was_refreshed(now_ms, epoch)
@@ -119,7 +120,7 @@ class SubscriptionStep:
 
 
 class TargetStep:
-    """Finds the member's part of the target assignment; a new one goes to the records."""
+    """Finds the member's part of the target assignment. A new assignment goes to the records."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._runtime = parts.runtime
@@ -128,7 +129,7 @@ class TargetStep:
         self._timeouts_of = parts.timeouts_of
 
     def take(self, decision: Decision) -> None:
-        """Raises KafkaError (UNKNOWN_SERVER_ERROR) where no assignment is possible."""
+        """Raises KafkaError (UNKNOWN_SERVER_ERROR) if no assignment is possible."""
         group = decision.group
         if group.assignment_epoch >= decision.epoch or not self._may_compute(group):
             decision.target = group.target_of_member(decision.new)
@@ -136,8 +137,8 @@ class TargetStep:
         name = group.preferred_assignor(decision.old, decision.new) or self._assignors[0]
         if (
             name not in ASSIGNORS
-        ):  # no member can ask for one, but the log may say so: of a Kafka with its own
-            said = "group %s: assignor %r isn't known here, %s is taken"
+        ):  # no member can ask for it, but the log of a Kafka with its own assignors may name it
+            said = "group %s: assignor %r isn't known here, using %s"
             decision.effects.append(partial(log.warning, said, group.group_id, name, self._assignors[0]))
             name = self._assignors[0]
         members = _specs(group, decision.new, self._topics)
@@ -206,7 +207,7 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
         return member.names
     if not len(member.names):
         return found.topics
-    # Kafka's UnionSet: the larger one first; then what only the smaller one has.
+    # As Kafka's UnionSet: the larger one first, then the rest of the smaller one.
     larger, smaller = found.topics, member.names
     if len(member.names) > len(found.topics):
         larger, smaller = smaller, larger
@@ -218,21 +219,21 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
 NOBODY = -1
 
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
-"""The member epoch of who holds a partition, by topic id; without those that nobody holds."""
+"""Topic id → partition → the member epoch of its holder. Partitions without a holder are left out."""
 
 
 _NO_EPOCHS: Mapping[int, int] = {}
 
 
 class ReconciliationStep:
-    """Brings the member a step nearer to its target."""
+    """Brings the member one step nearer to its target."""
 
     def __init__(self, parts: ShardParts, sessions: ConsumerSessions) -> None:
         self._topics = parts.topics
         self._sessions = sessions
 
     def take(self, decision: Decision) -> None:
-        """Raises KafkaError (FENCED_MEMBER_EPOCH), see `reconcile`."""
+        """Raises KafkaError (FENCED_MEMBER_EPOCH); see `reconcile`."""
         member, group = decision.new, decision.group
         if not decision.subscription_changed and member.is_reconciled_to(decision.target_epoch):
             return
@@ -260,21 +261,21 @@ class ReconciliationStep:
 
 
 class Situation(NamedTuple):
-    """What a member's next step depends on, besides itself."""
+    """The inputs of a member's next step, besides the member."""
 
     target_epoch: int
     target: Target
     subscribed: Collection[bytes]
-    """The ids of the topics that it subscribes to."""
+    """The ids of the topics that the member subscribes to."""
     subscription_changed: bool
     owned: Owned
     partition_epochs: PartitionEpochs
 
 
 def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
-    """The member after the next step.
+    """Return the member after its next step.
 
-    Raises KafkaError (FENCED_MEMBER_EPOCH) where it is in a state that isn't known and still owns something.
+    Raises KafkaError (FENCED_MEMBER_EPOCH) if its state is unknown and it still owns something.
     """
     target_epoch, owned = situation.target_epoch, situation.owned
     is_settled = _is_settled(member, target_epoch, owned)
@@ -305,7 +306,7 @@ def _is_settled(member: ConsumerMember, target_epoch: int, owned: Owned) -> bool
 
 
 def _owns_any_of(owned: Owned, assigned: Assigned) -> bool:
-    """Whether the member still owns one of them; it does for all we know where it doesn't say."""
+    """True if the member still owns one of them. If it doesn't say, assume so."""
     if owned is None:
         return True
     for topic_id, partitions in owned:
@@ -316,7 +317,7 @@ def _owns_any_of(owned: Owned, assigned: Assigned) -> bool:
 
 
 def _trim(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned) -> ConsumerMember:
-    """Topics that aren't subscribed to any more go at once, not only with the next target (KAFKA-19431)."""
+    """Drop topics that the member has unsubscribed from, at once and not only with the next target (KAFKA-19431)."""
     dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
     if not dropped:
         return member
@@ -365,7 +366,7 @@ def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerM
         for partition in [partition for partition in adds if partition in keeps]:
             adds.discard(partition)
         for partition in [*adds]:
-            # What it is just giving up itself is free for it (KAFKA-19449).
+            # A partition that this member itself is giving up counts as free for it (KAFKA-19449).
             if epochs.get(partition, NOBODY) != NOBODY and partition not in pending:
                 adds.discard(partition)
                 some_unreleased = True
@@ -385,11 +386,11 @@ def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerM
     return member.at_epoch(target_epoch, state=state, assigned=kept, pending=JavaMap())
 
 
-# --- all of them ----------------------------------------------------------------------------------------------
+# --- all steps ------------------------------------------------------------------------------------------------
 
 
 class HeartbeatSteps:
-    """Each has a `take(decision)`, which changes nothing but the decision."""
+    """The three steps. Each has a method `take(decision)`, which only changes the decision."""
 
     def __init__(self, parts: ShardParts, regexes: Regexes, sessions: ConsumerSessions) -> None:
         self.subscription = SubscriptionStep(parts, regexes)
@@ -397,7 +398,7 @@ class HeartbeatSteps:
         self.reconciliation = ReconciliationStep(parts, sessions)
 
     def take(self, decision: Decision) -> None:
-        """All in a row. Raises KafkaError."""
+        """Take all steps. Raises KafkaError."""
         self.subscription.take(decision)
         self.target.take(decision)
         self.reconciliation.take(decision)

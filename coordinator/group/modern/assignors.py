@@ -1,13 +1,12 @@
-"""The assignors that share partitions among members on the server (KIP-848): `range` and `uniform`.
+"""The assignors on the server (KIP-848): `range` and `uniform`.
 
-- `range` (`RangeAssignor`): each topic's partitions in contiguous ranges, static members first. It isn't sticky: the
-  same members and topics come to the same assignment, whatever was before.
-- `uniform` where all members subscribe to the same (`UniformHomogeneousAssignmentBuilder`): everybody gets the same
-  number of partitions, give or take one, whatever topics they are of, and keeps as many as possible of those that it
-  has.
-- `uniform` where members subscribe to different topics (`UniformHeterogeneousAssignmentBuilder`): members keep what
-  they have, as far as they subscribe to it; partitions that nobody has go to the least loaded; then topic by topic the
-  most loaded give to the least loaded.
+- `range` (`RangeAssignor`) gives contiguous ranges of each topic's partitions, to static members first. It isn't
+  sticky: the same members and topics always lead to the same assignment.
+- `uniform` if all members subscribe to the same topics (`UniformHomogeneousAssignmentBuilder`): all get the same number
+  of partitions, give or take one, of whatever topics. Each keeps as many of its partitions as possible.
+- `uniform` if members subscribe to different topics (`UniformHeterogeneousAssignmentBuilder`): members keep the
+  partitions of topics that they still subscribe to. Partitions without an owner go to the least loaded. Then, topic
+  by topic, the most loaded members give partitions to the least loaded.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from dataclasses import dataclass
 from coordinator.group.modern.group import Target
 from coordinator.java.maps import JavaMap, JavaSet
 
-# --- what an assignor is given, and what it gives back (Kafka: `GroupSpec`, `GroupAssignment`) ----------------
+# --- the input and the output of an assignor (Kafka: `GroupSpec`, `GroupAssignment`) --------------------------
 
 Assignments = dict[str, Target]
-"""Member id → target. Who isn't in it is assigned nothing."""
+"""Member id → target. Members without an entry get nothing."""
 
 
 class AssignorError(Exception):
@@ -30,9 +29,10 @@ class AssignorError(Exception):
 
 @dataclass(slots=True)
 class MemberSpec:
-    """A member: the topics it subscribes to, in the order of its subscription, and its target so far.
+    """A member: the topics that it subscribes to, in the order of its subscription, and its current target.
 
-    `subscription_size` counts names of topics that don't exist, too: Java's tables are sized by it.
+    `subscription_size` also counts names of topics that don't exist, because the size of Java's tables
+    depends on it.
     """
 
     instance_id: str | None
@@ -43,18 +43,19 @@ class MemberSpec:
 
 @dataclass(slots=True)
 class GroupSpec:
-    """`members` are walked in Kafka's order; `homogeneous`: all of them subscribe to the same."""
+    """The input of an assignor. `members` iterate in Kafka's order. `homogeneous`: all subscribe to the same
+    topics."""
 
     members: JavaMap[str, MemberSpec]
     homogeneous: bool
     owners: Mapping[bytes, Mapping[int, str]]
-    """Whose target a partition is in so far, be it a member that has left, by topic id."""
+    """Topic id → partition → the member whose target has it now, which may have left."""
     partition_count: Callable[[bytes], int]
-    """Partitions of a topic by id."""
+    """The number of partitions of a topic, by its id."""
 
 
 def copy_of(target: Target) -> Target:
-    """One that may be changed (Kafka: `AssignorHelpers.deepCopyAssignment`)."""
+    """A copy that may be changed (Kafka: `AssignorHelpers.deepCopyAssignment`)."""
     copy: Target = JavaMap(len(target))
     for topic_id, partitions in target.items():
         copy[topic_id] = JavaSet.of(partitions)
@@ -62,7 +63,7 @@ def copy_of(target: Target) -> Target:
 
 
 def partitions_of(target: Target, topic_id: bytes) -> JavaSet[int]:
-    """The partitions of a topic in a target that was made by `copy_of`."""
+    """The partitions of a topic in a target that `copy_of` made."""
     found = target[topic_id]
     assert isinstance(found, JavaSet)
     return found
@@ -73,7 +74,7 @@ def partitions_of(target: Target, topic_id: bytes) -> JavaSet[int]:
 
 @dataclass(slots=True)
 class _Topic:
-    """How a topic's partitions are shared: the next one to give, and how many members get one more."""
+    """How a topic's partitions are shared out: the next one to give, and how many members get one more."""
 
     partitions: int
     subscribers: int = 0
@@ -94,7 +95,7 @@ class _Topic:
 
 
 def assign_range(spec: GroupSpec) -> Assignments:
-    """Contiguous ranges, topic by topic, the first members' longer by one where it doesn't come out even."""
+    """Assign contiguous ranges, topic by topic. If it doesn't come out even, the first ranges are longer by one."""
     if not len(spec.members):
         return {}
     ordered = _ordered(spec)
@@ -122,7 +123,7 @@ def assign_range(spec: GroupSpec) -> Assignments:
 
 
 def _ordered(spec: GroupSpec) -> list[str]:
-    """Static members by instance id, then the others by member id; by UTF-16 units, as Java compares strings."""
+    """Static members by instance id, then the others by member id. UTF-16 units decide, as in Java."""
 
     def key(item: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
         member_id, member = item
@@ -132,14 +133,14 @@ def _ordered(spec: GroupSpec) -> list[str]:
     return [member_id for member_id, _ in sorted(spec.members.items(), key=key)]
 
 
-# --- who gets the next partition, and who gives one (Kafka: `MemberAssignmentBalancer`) -----------------------
+# --- choosing who gets the next partition, and who gives one (Kafka: `MemberAssignmentBalancer`) --------------
 #
-# Members are walked from both ends of their order by load: all at the least load get one each, then they are
-# at the load of the next ones, who join them; at the other end those at the most load give one each.
+# Members are sorted by load, and walked from both ends. Each of the least loaded gets one, which makes them
+# as loaded as the next ones, so these join them. At the other end, each of the most loaded gives one.
 
 
 class Balancer:
-    """`loads` belong to the caller, who changes them as it gives and takes."""
+    """Chooses members by load. The caller owns `loads`, and changes them as it gives and takes."""
 
     def __init__(self, loads: Sequence[int]) -> None:
         self._loads = loads
@@ -153,7 +154,7 @@ class Balancer:
         self._next_most = 0
 
     def begin(self, members: Sequence[int]) -> int:
-        """Start over with these members, of whom there is at least one; how much their loads differ."""
+        """Start over with these members, at least one. Returns how much their loads differ."""
         loads = self._loads
         self._sorted = sorted(members, key=lambda member: (loads[member], member))
         least, most = loads[self._sorted[0]], loads[self._sorted[-1]]
@@ -169,7 +170,7 @@ class Balancer:
         return self._most_load - self._least_load <= 1
 
     def next_least_loaded(self) -> int:
-        """The member that gets the next partition: each of those with the least load in turn."""
+        """The member that gets the next partition: each of the least loaded in turn."""
         if self._next_least >= self._least_end:
             self._least_load += 1
             while (
@@ -183,10 +184,10 @@ class Balancer:
         return member
 
     def next_most_loaded(self) -> int | None:
-        """None where nobody is left who could give."""
+        """The member that gives the next partition, or None if nobody can."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
-                # All of them were excluded: go on with whoever comes next.
+                # All of them were excluded: go on with the next ones.
                 self._most_load = self._loads[self._sorted[self._most_start - 1]]
             else:
                 self._most_load -= 1
@@ -200,20 +201,21 @@ class Balancer:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """The one that was given out last has nothing to give: it goes to the end of its range and out of it."""
+        """Exclude the member that was returned last, as it has nothing to give: move it to the end of its
+        range and out."""
         at, last = self._next_most + 1, self._most_end - 1
         self._sorted[at], self._sorted[last] = self._sorted[last], self._sorted[at]
         self._most_end -= 1
 
 
-# --- `uniform`, of different topics ---------------------------------------------------------------------------
+# --- `uniform` with different subscriptions -------------------------------------------------------------------
 
 NOBODY = -1
 MAX_SWEEPS = 16
 
 
 def assign_mixed(spec: GroupSpec) -> Assignments:
-    """Raises AssignorError."""
+    """Assign partitions if subscriptions differ. Raises AssignorError."""
     builder = _Builder(spec)
     if not builder.subscribers:
         return {}
@@ -231,7 +233,7 @@ def _signed_order(topic_id: bytes) -> tuple[int, int]:
 
 
 class _Builder:
-    """Members are numbered in their order; `loads` are how many partitions each has."""
+    """Builds an assignment. Members are numbers in their order; `loads` count each member's partitions."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
@@ -249,7 +251,7 @@ class _Builder:
         self.balancer = Balancer(self.loads)
 
     def _topic_order(self, topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
-        """Most partitions per subscriber first, then fewest subscribers."""
+        """Sort key: first most partitions per subscriber, then fewest subscribers."""
         subscribers = len(self.subscribers[topic_id])
         return -(len(self.owners[topic_id]) / subscribers), subscribers, _signed_order(topic_id)
 
@@ -268,7 +270,7 @@ class _Builder:
                     self._own_copy(index).pop(topic_id)
 
     def share_out(self) -> None:
-        """Partitions that nobody has."""
+        """Give out the partitions that have no owner."""
         unassigned = {
             topic_id: [index for index, owner in enumerate(owners) if owner == NOBODY]
             for topic_id, owners in self.owners.items()
@@ -292,7 +294,7 @@ class _Builder:
                     last_changed = index
 
     def _balance_topic(self, topic_id: bytes) -> bool:
-        """Whether anything was moved."""
+        """Balance one topic. Returns True if a partition was moved."""
         owners = self.owners[topic_id]
         balancer = self.balancer
         if balancer.begin(self.subscribers[topic_id]) <= 1:
@@ -320,7 +322,7 @@ class _Builder:
     # --- moving ---------------------------------------------------------------------------------------------
 
     def _own_copy(self, index: int) -> Target:
-        """A member's target, to be changed."""
+        """The member's target as a copy that may be changed."""
         if not self.is_copy[index]:
             self.is_copy[index] = True
             self.targets[index] = copy_of(self.targets[index])
@@ -345,11 +347,11 @@ class _Builder:
         self.loads[index] -= 1
 
 
-# --- `uniform`, of the same topics ----------------------------------------------------------------------------
+# --- `uniform` with the same subscriptions --------------------------------------------------------------------
 
 
 def assign_uniform(spec: GroupSpec) -> Assignments:
-    """Raises AssignorError."""
+    """Assign partitions evenly. Raises AssignorError."""
     if not len(spec.members):
         return {}
     return _assign_same(spec) if spec.homogeneous else assign_mixed(spec)
@@ -390,7 +392,8 @@ def _keep_quotas(
     assignments: Assignments,
     unassigned: list[tuple[bytes, int]],
 ) -> list[tuple[str, int]]:
-    """Let everybody keep what its quota allows, the rest goes to `unassigned`; who lacks how many partitions."""
+    """Let each member keep what its quota allows; the rest goes to `unassigned`. Returns who lacks how many
+    partitions."""
     members = len(spec.members)
     quota_of_all, one_more = divmod(total, members)
     unfilled: list[tuple[str, int]] = []
@@ -398,7 +401,7 @@ def _keep_quotas(
         has_one_more = one_more > 0
         target, quota = _kept(member.target, subscribed, quota_of_all + has_one_more, unassigned)
         if quota > 0 and has_one_more and members - index > one_more:
-            # Somebody behind may hold one more already: it is left to them.
+            # A later member may already hold one more: leave it to that one.
             quota -= 1
             has_one_more = False
         if quota > 0:
@@ -412,7 +415,7 @@ def _keep_quotas(
 def _kept(
     old: Target, subscribed: JavaSet[bytes], quota: int, unassigned: list[tuple[bytes, int]]
 ) -> tuple[Target, int]:
-    """What a member keeps of its target, and what is left of its quota."""
+    """The part of its target that a member keeps, and the rest of its quota."""
     new: Target | None = None
     for topic_id, partitions in old.items():
         if topic_id not in subscribed:

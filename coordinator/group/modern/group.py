@@ -1,7 +1,7 @@
-"""What groups that the server assigns have in common, whatever their protocol (Kafka: `ModernGroup`).
+"""The common part of groups that the server assigns, whatever their protocol (Kafka: `ModernGroup`).
 
-Members, epochs, the hash of the metadata of their topics; of those that assign partitions, the target assignment, and
-the subscribed topics.
+It has members, epochs, and the hash of the topics' metadata. Groups that assign partitions also have the
+target assignment and the subscribed topics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.messages.groups import ListedGroup
 
 
 class Subscribers(NamedTuple):
-    """How a topic is subscribed to: by how many members' names, and by how many regular expressions."""
+    """The number of members that subscribe to a topic by name, and of regular expressions that match it."""
 
     by_name: int = 0
     by_regex: int = 0
@@ -30,11 +30,11 @@ class Subscribers(NamedTuple):
 NOBODY = Subscribers()
 
 Subscriptions = dict[str, Subscribers]
-"""By topic; a topic that nobody subscribes to isn't in it."""
+"""By topic. Topics without subscribers have no entry."""
 
 
 def count_subscribers(counts: Subscriptions, topic: str, *, by_name: int = 0, by_regex: int = 0) -> None:
-    """Add so many subscribers of a topic; who subtracts the last one takes the topic out."""
+    """Add subscribers to a topic. Subtracting the last one removes its entry."""
     old = counts.get(topic, NOBODY)
     new = Subscribers(max(old.by_name + by_name, 0), max(old.by_regex + by_regex, 0))
     if new == NOBODY:
@@ -44,8 +44,10 @@ def count_subscribers(counts: Subscriptions, topic: str, *, by_name: int = 0, by
 
 
 def is_homogeneous(regexes: Mapping[str, int], topics: Subscriptions, members: int) -> bool:
-    """Whether all members subscribe to the same, as far as it can be told cheaply. `regexes`: how many of them
-    subscribe to each regular expression."""
+    """True if all members subscribe to the same topics, as far as that is cheap to find out.
+
+    `regexes`: how many of them subscribe to each regular expression.
+    """
     if not regexes:
         return all(count.by_name == members for count in topics.values())
     if next(iter(regexes.values())) != members:
@@ -78,7 +80,7 @@ def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
 
 
 def same_target(one: Target, other: Target | None) -> bool:
-    """Whether they are the same partitions, in whatever order."""
+    """True if both have the same partitions, in any order."""
     return (
         other is not None
         and len(one) == len(other)
@@ -96,10 +98,13 @@ METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 
 
 class AssignedGroup(Generic[M]):
-    """`members` are walked in Kafka's order. Durable, but for `changes`, `refresh_deadline_ms` and `refresh_epoch`."""
+    """A group that the server assigns. `members` iterate in Kafka's order.
+
+    Its state is durable, except for `changes`, `refresh_deadline_ms` and `refresh_epoch`.
+    """
 
     type: ClassVar[str]
-    """Of the group and of its protocol, as ListGroups shows them."""
+    """The type of the group and of its protocol in ListGroups."""
 
     __slots__ = (
         "assignment_epoch",
@@ -116,7 +121,7 @@ class AssignedGroup(Generic[M]):
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.changes = 0
-        """How often it has changed, for who decides by what it saw a while ago."""
+        """Counts its changes, for decisions that are based on an earlier look."""
         self.epoch = INITIAL_EPOCH
         self.assignment_epoch = INITIAL_EPOCH
         self.assignment_timestamp_ms = 0
@@ -127,7 +132,7 @@ class AssignedGroup(Generic[M]):
 
     @property
     def state(self) -> Enum:
-        """What ListGroups shows."""
+        """The state in ListGroups."""
         raise NotImplementedError
 
     @property
@@ -139,7 +144,7 @@ class AssignedGroup(Generic[M]):
         return not self.members
 
     def has_member(self, member_id: str) -> bool:
-        """Whether there is one of this id."""
+        """True if there is a member of this id."""
         return member_id in self.members
 
     def member(self, member_id: str) -> M:
@@ -152,7 +157,7 @@ class AssignedGroup(Generic[M]):
         return member
 
     def copy_common(self, other: AssignedGroup[M]) -> None:
-        """What is durable of groups of each kind is as of the other one, whose members are never changed."""
+        """Take over the durable state that all kinds of groups have. Members are shared, as they never change."""
         self.changes = other.changes
         self.epoch, self.metadata_hash = other.epoch, other.metadata_hash
         self.assignment_epoch = other.assignment_epoch
@@ -162,8 +167,8 @@ class AssignedGroup(Generic[M]):
     # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
 
     def takes_commit_of_anybody(self, committer: Committer, request: CommitRequest) -> bool:
-        """Of somebody who is no member: while there are none, and in a transaction of a client that doesn't know
-        groups."""
+        """True if this non-member may commit: if the group is empty, or in a transaction of a client that
+        doesn't know groups."""
         if committer.generation < 0 and self.is_empty:
             return True
         is_nobody = not committer.member_id and committer.instance_id is None
@@ -187,14 +192,14 @@ class AssignedGroup(Generic[M]):
     # --- its assignment -------------------------------------------------------------------------------------
 
     def may_be_assigned(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether so much time has passed since it was assigned last."""
+        """True if the last assignment is at least this long ago."""
         since_ms = self.assignment_timestamp_ms
         return not since_ms or not interval_ms or now_ms >= since_ms + interval_ms
 
     # --- the metadata of its topics -------------------------------------------------------------------------
 
     def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the hash of the metadata has to be compared again."""
+        """True if the hash of the topics' metadata has to be compared again."""
         return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
 
     def was_refreshed(self, now_ms: int, epoch: int) -> None:
@@ -207,7 +212,7 @@ class AssignedGroup(Generic[M]):
 
 
 def apply_target_epoch(group: AssignedGroup[Any], key: Any, value: Any, now_ms: int = 0) -> None:
-    """A record of any kind of group: for which epoch it is assigned."""
+    """Apply a record of the assignment's epoch, of any kind of group."""
     if value is None:
         group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
     else:
@@ -216,7 +221,7 @@ def apply_target_epoch(group: AssignedGroup[Any], key: Any, value: Any, now_ms: 
 
 
 class ModernGroup(AssignedGroup[M]):
-    """One whose members are assigned partitions of the topics that they subscribe to."""
+    """A group whose members are assigned partitions of the topics that they subscribe to."""
 
     __slots__ = ("homogeneous", "inverted_targets", "targets", "topics")
 
@@ -236,7 +241,7 @@ class ModernGroup(AssignedGroup[M]):
         return self.targets.get(member_id, NO_TARGET)
 
     def set_target(self, member_id: str, target: Target | None) -> None:
-        """What a member is to have; None: it isn't assigned anything any more, and isn't known to the assignment."""
+        """Set a member's target. None removes the member from the assignment."""
         for topic_id, partitions in self.target_of(member_id).items():
             owners = self.inverted_targets.get(topic_id, {})
             for partition in partitions:

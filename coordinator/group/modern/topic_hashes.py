@@ -1,6 +1,6 @@
-"""The hash of the topics that a group subscribes to: when it changes the group is assigned anew (KIP-1101).
+"""The hash of the topics that a group subscribes to. If it changes, the group needs a new assignment (KIP-1101).
 
-It is XXH3, after its specification, with 64 bits and seed 0. Kafka: `org.apache.kafka.coordinator.group.Utils`,
+It is XXH3 as specified, with 64 bits and seed 0. Kafka: `org.apache.kafka.coordinator.group.Utils`,
 computeTopicHash and computeGroupHash.
 """
 
@@ -162,7 +162,7 @@ _INT64 = Struct("<q")
 
 
 class HashedTopics(NamedTuple):
-    """The hash of some topics; those of topics that hadn't been asked for before, and as of when they are."""
+    """The combined hash of some topics, the hashes that are new here, and the value of `forgotten` they belong to."""
 
     value: int
     new: dict[str, int]
@@ -170,35 +170,35 @@ class HashedTopics(NamedTuple):
 
 
 class TopicHashes:
-    """Hashes of topics; those that have been asked for are kept until their topic changes."""
+    """Hashes of topics. Computed hashes are kept until their topic changes."""
 
     def __init__(self, topics: KnownTopics) -> None:
         self._topics = topics
         self._kept: dict[str, int] = {}
         self.forgotten = 0
-        """How often topics were said to be new, others than before, or gone; of any other change of the metadata it
-        knows nothing."""
+        """Counts calls of `forget`: topics were added, changed or deleted. Other changes of the metadata
+        don't count."""
 
     def forget(self, names: Iterable[str]) -> None:
-        """The topics are new, others than before, or gone."""
+        """Forget the hashes of topics that were added, changed or deleted."""
         if self._kept:
             for name in names:
                 self._kept.pop(name, None)
         self.forgotten += 1
 
     def of(self, names: Iterable[str]) -> int:
-        """The hash of those of the topics that are there; 0 without any."""
+        """The combined hash of those topics that exist; 0 without any."""
         hashed = self.look(names)
         self.keep(hashed)
         return hashed.value
 
     def keep(self, hashed: HashedTopics) -> None:
-        """Keep what was found, unless something was to be forgotten since."""
+        """Keep new hashes, unless `forget` was called since."""
         if hashed.forgotten == self.forgotten:
             self._kept.update(hashed.new)
 
     def look(self, names: Iterable[str]) -> HashedTopics:
-        """As `of`; nothing is kept, so that another thread may ask."""
+        """Compute the hash as `of` does, but keep nothing, so that another thread may call it."""
         forgotten = self.forgotten
         hashes: dict[str, int] = {}
         new: dict[str, int] = {}
@@ -217,7 +217,7 @@ class TopicHashes:
 
 
 def topic_hash(topic: KnownTopic) -> int:
-    """Signed 64 bits. Everything is little-endian; strings are UTF-16 units with their number behind them."""
+    """A topic's hash, signed 64 bits. Everything is little-endian. A string is its UTF-16 units, then their number."""
     out = bytearray(b"\0")
     out += topic.topic_id[7::-1] + topic.topic_id[:7:-1]
     out += _units(topic.name)

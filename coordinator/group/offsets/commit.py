@@ -1,7 +1,7 @@
-"""What is committed, by whom, and how it comes to be one batch.
+"""Commits of offsets, and staging them as one batch.
 
-Thousands of offsets, or of tombstones, are made ready in some turns of the loop. They are written and applied at once
-(`committing.py`), so that no crash leaves half of a request, and nobody sees half.
+Thousands of offsets, or tombstones, are staged over several turns of the loop. They are written and applied
+at once (`committing.py`). So no crash leaves half of a request, and nobody sees half.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TXN_TOPIC_ID_VERSION = 6  # of TxnOffsetCommit: topic ids, GROUP_ID_NOT_FOUND an
 
 
 class Committer(NamedTuple):
-    """Who commits. Without member id and instance id, and with generation −1, it isn't a member of a group."""
+    """The sender of a commit. Without member id and instance id, and with generation −1, it is no member of a
+    group."""
 
     group_id: str
     member_id: str = ""
@@ -39,25 +40,25 @@ class Committer(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """Of OffsetCommit, or of TxnOffsetCommit `in_transaction`; `version` is that API's."""
+    """An OffsetCommit, or with `in_transaction` a TxnOffsetCommit. `version` is the version of that API."""
 
     version: int
     in_transaction: bool = False
 
     @property
     def tells_stale_epochs(self) -> bool:
-        """Whether STALE_MEMBER_EPOCH is known, where ILLEGAL_GENERATION stands for it otherwise (KIP-1319)."""
+        """True if the client knows STALE_MEMBER_EPOCH. Others get ILLEGAL_GENERATION (KIP-1319)."""
         return not self.in_transaction or self.version >= TXN_TOPIC_ID_VERSION
 
     @property
     def unknown_group_error(self) -> Error:
-        """To a member of a group that isn't there."""
+        """The error for a member of a group that doesn't exist."""
         since = TXN_TOPIC_ID_VERSION if self.in_transaction else GROUP_ID_NOT_FOUND_VERSION
         return Error.GROUP_ID_NOT_FOUND if self.version >= since else Error.ILLEGAL_GENERATION
 
 
 class NewOffset(NamedTuple):
-    """One partition of a commit."""
+    """The offset to commit for one partition."""
 
     topic: str
     topic_id: bytes
@@ -68,7 +69,7 @@ class NewOffset(NamedTuple):
 
 
 class OffsetProducer(NamedTuple):
-    """In whose transaction offsets are committed. `guard`: see `coordinator.ports.Runtime.append`."""
+    """The producer whose transaction the offsets are part of. `guard`: see `coordinator.ports.Runtime.append`."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -78,17 +79,17 @@ class OffsetProducer(NamedTuple):
 NO_PRODUCER = OffsetProducer()
 
 
-# --- on its way to be one batch -------------------------------------------------------------------------------
+# --- staging one batch ----------------------------------------------------------------------------------------
 
 Place = tuple[str, int]
 """Topic and partition."""
 
 STAGED_PER_TURN = 200
-"""Offsets that are made ready in one turn of the loop, at some 15 µs each."""
+"""The offsets to stage in one turn of the loop, at some 15 µs each."""
 
 
 class StagedOffsets:
-    """Of one group. Nothing of it is in force yet, and nothing of the group is looked at."""
+    """Staged offsets of one group. Nothing is in force yet, and staging doesn't look at the group."""
 
     __slots__ = (
         *("_expire_ms", "_max_metadata", "_now_ms"),
@@ -96,13 +97,13 @@ class StagedOffsets:
     )
 
     def __init__(self, group_id: str, now_ms: int, *, max_metadata: int, retention_ms: int = -1) -> None:
-        """`max_metadata`: of an offset, in characters of Java. With a retention the records are of the older format,
-        which alone has an expiry and has no topic ids."""
+        """`max_metadata` is the limit for an offset's metadata, in Java's characters. With a retention the
+        records have the older format: only that one has an expiry, and it has no topic ids."""
         self.group_id = group_id
         self.errors: list[Error] = []
-        """Each offset's, in their order."""
+        """Each offset's error, in order."""
         self.accepted: list[NewOffset] = []
-        """Those that have none; what they become is as long."""
+        """The offsets without an error. `committed` is as long."""
         self.committed: list[tuple[OffsetKey, CommittedOffset]] = []
         self.encoded = RecordsOfOneTime()
         self._now_ms = now_ms
@@ -110,7 +111,7 @@ class StagedOffsets:
         self._expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
 
     def add(self, offset: NewOffset) -> None:
-        """Make one more ready, or say in `errors` why it can't be committed."""
+        """Stage one more offset, or add the error to `errors`."""
         metadata = offset.metadata or ""
         if metadata and self._is_too_long(metadata):
             self.errors.append(Error.OFFSET_METADATA_TOO_LARGE)
@@ -130,7 +131,7 @@ class StagedOffsets:
         self.encoded.add(*encode_record(OffsetRecord(key, committed)))
 
     def _is_too_long(self, metadata: str) -> bool:
-        """Its length is that of Java: a character has one UTF-16 unit or two."""
+        """Compare its length as Java counts it: a character has one or two UTF-16 units."""
         limit = self._max_metadata
         if 2 * len(metadata) <= limit:
             return False
@@ -138,14 +139,14 @@ class StagedOffsets:
 
 
 class Tombstones:
-    """Of offsets, and of groups that go with theirs. Nothing of it is in force yet."""
+    """Staged tombstones of offsets, and of groups that are deleted with their offsets. Nothing is in force yet."""
 
     __slots__ = ("encoded", "others", "places")
 
     def __init__(self) -> None:
         self.encoded = RecordsOfOneTime()
         self.places: dict[str, list[Place]] = {}
-        """Whose offsets go, by group, in the order of the records."""
+        """The offsets to delete, by group, in the order of the records."""
         self.others: list[AnyRecord] = []
 
     def add_offsets(self, group_id: str, places: Sequence[Place]) -> None:

@@ -1,10 +1,10 @@
-"""How a group's offsets come and go: OffsetCommit, TxnOffsetCommit, OffsetDelete.
+"""Commits and deletions of a group's offsets: OffsetCommit, TxnOffsetCommit, OffsetDelete.
 
-Which topics and partitions exist is the caller's to check, before. Source: `OffsetMetadataManager`.
+The caller checks beforehand which topics and partitions exist. Source: `OffsetMetadataManager`.
 
-A conscious difference: a commit to a group that isn't there, all of whose metadata is too long, records nothing and so
-makes no group. In Kafka one appears in memory that DescribeGroups doesn't see, DeleteGroups does, and no restart
-finds.
+A deliberate difference: if the metadata of all offsets is too long, a commit to a group that doesn't exist
+records nothing, so no group comes to exist. In Kafka one appears in memory. DescribeGroups doesn't see it,
+DeleteGroups does, and a restart doesn't find it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("barnabas.groups")
 
 
 class Committing:
-    """Offsets are committed, and deleted, by request."""
+    """Commits and deletes offsets by request."""
 
     def __init__(self, parts: ShardParts, sessions: ClassicSessions) -> None:
         self._store = parts.store
@@ -40,13 +40,13 @@ class Committing:
         self._sessions = sessions
 
     def commit(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
-        """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
+        """Return each offset's error, in order. Raises KafkaError for an error that holds for all of them."""
         return self._commit(committer, staged, CommitRequest(api_version), NO_PRODUCER)
 
     def commit_in_transaction(
         self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer, *, api_version: int
     ) -> list[Error]:
-        """As `commit`, for an open transaction: the offsets count once its marker comes (KIP-98, KIP-447)."""
+        """Commit in an open transaction. The offsets count once its commit marker comes (KIP-98, KIP-447)."""
         return self._commit(committer, staged, CommitRequest(api_version, in_transaction=True), producer)
 
     def _commit(
@@ -63,18 +63,18 @@ class Committing:
         return staged.errors
 
     def _heard_of(self, member_id: str, group: Group) -> None:
-        """To a classic member its commit is a heartbeat, too."""
+        """Restart the member's session: a classic member's commit is a heartbeat too."""
         if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
             self._sessions.restart(group.group_id, group.members[member_id])
 
     def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
-        """Make tombstones ready for those that go as things are now; `delete` looks again."""
+        """Stage tombstones for the offsets that can be deleted now. `delete` checks that again."""
         group = self._store.find(group_id)
         if group is not None:
             staged.add_offsets(group_id, self._deletable(group, partitions)[1])
 
     def delete(self, group_id: str, partitions: Sequence[Place], staged: Tombstones) -> list[Error]:
-        """Each partition's error, in their order; no error where nothing was stored.
+        """Delete offsets. Returns each partition's error, in order. A partition without an offset has none.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for a group with members that aren't consumers.
         """
@@ -83,14 +83,14 @@ class Committing:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND)
         group.check_offset_deletion()
         errors, found = self._deletable(group, partitions)
-        if found != staged.places.get(group_id, []):  # it was otherwise when they were made ready
+        if found != staged.places.get(group_id, []):  # the group has changed since they were staged
             staged = Tombstones()
             staged.add_offsets(group_id, found)
         self._journal.write_tombstones(staged)
         return errors
 
     def _deletable(self, group: Group, partitions: Sequence[Place]) -> tuple[list[Error], list[Place]]:
-        """Each partition's error, and those that something is stored of and that have none."""
+        """Each partition's error, and the partitions without an error that have an offset."""
         errors = []
         found = []
         is_subscribed: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""What expires: offsets, groups with their last one, offsets of deleted topics.
+"""The expiry of offsets, of groups with their last offset, and of offsets of deleted topics.
 
 Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cleanupExpiredOffsets`.
 """
@@ -21,11 +21,11 @@ log = logging.getLogger("barnabas.groups")
 _EXPIRY = ("expire offsets",)
 
 OFFSETS_PER_TURN = 1_000
-"""And groups, which count as one each: others are served before the next ones."""
+"""Each group counts as one more. Others are served before the next turn."""
 
 
 class OffsetExpiry:
-    """Looks for what has expired, every `offsets.retention.check.interval.ms`."""
+    """Looks for expired offsets, every `offsets.retention.check.interval.ms`."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._store = parts.store
@@ -41,21 +41,23 @@ class OffsetExpiry:
         self._go_on(self._expire())
 
     def _go_on(self, steps: Waiting[None]) -> None:
-        """With some of it; the rest has turns of its own."""
+        """Take one step, and schedule the others for later turns."""
         is_over = True
         try:
             is_over = step(steps)
         except KafkaError as error:
             log.warning("expired offsets can't be deleted: %s", error)
-        finally:  # a failure that nobody thought of must not be the last look
+        finally:  # an unexpected failure must not end the checks
             if is_over:
                 self.start()
             else:
                 self._runtime.schedule(_EXPIRY, 0, partial(self._go_on, steps))
 
     async def _expire(self) -> None:
-        """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody. Others
-        may be served after each step. Raises KafkaError where that can't be recorded."""
+        """Delete offsets past `offsets.retention.minutes`, and groups that have neither offsets nor members left.
+
+        Others may be served after each step. Raises KafkaError if the deletion can't be recorded.
+        """
         records: list[AnyRecord] = []
         left = OFFSETS_PER_TURN
         for group_id in [group.group_id for group in self._store.all_with_offsets()]:
@@ -75,7 +77,7 @@ class OffsetExpiry:
         self._write(records)
 
     async def _expire_many(self, group_id: str) -> None:
-        """The same of a group with many offsets, which it needn't lose in one step."""
+        """Do the same for a group with many offsets, in several steps."""
         keys = self._store.offsets.committed_keys(group_id)
         while some := [*islice(keys, OFFSETS_PER_TURN)]:
             group = self._store.find(group_id)
@@ -93,7 +95,7 @@ class OffsetExpiry:
         self._journal.write_in_parts(records)
 
     def _expired(self, group: Group) -> Sequence[AnyRecord]:
-        """The tombstones of what has expired of a group, and its own where it is left with nothing and nobody."""
+        """The tombstones of a group's expired offsets, and that of the group if it has no offsets and members left."""
         offsets = self._store.offsets
         records = self._tombstones(group, offsets.committed_keys(group.group_id))
         if len(records) < offsets.held(group.group_id) or offsets.has_open_transaction(group.group_id):
@@ -101,7 +103,7 @@ class OffsetExpiry:
         return [*records, *group.tombstones()] if group.is_empty else records
 
     def _tombstones(self, group: Group, keys: Iterable[OffsetKey]) -> Sequence[AnyRecord]:
-        """Of those of a group's offsets that have expired: none has of a topic that somebody subscribes to."""
+        """The tombstones of these offsets, as far as they have expired. Offsets of a subscribed topic don't expire."""
         retention_start = group.retention_start()
         if retention_start is None:
             return []
@@ -120,9 +122,12 @@ class OffsetExpiry:
         return records
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
-        """Topics (name, id) were deleted: their offsets go, those without an id only of names that were deleted just
-        now. Others may be served after each step, and what it yields is what it cost, in keys. Raises KafkaError where
-        that can't be recorded."""
+        """Delete the offsets of deleted topics (name, id). Offsets without an id only go if their topic's
+        name was deleted just now.
+
+        Others may be served after each step. Each yields its cost, in keys. Raises KafkaError if the deletion
+        can't be recorded.
+        """
         gone: dict[str, list[bytes]] = {}
         for name, topic_id in topics:
             gone.setdefault(name, []).append(topic_id)

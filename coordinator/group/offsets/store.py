@@ -1,6 +1,6 @@
 """Committed offsets, and those of open transactions (Kafka: `OffsetMetadataManager`, its two inner stores).
 
-Only records change it: `commit`, `remove`, and `end_transaction` for a marker.
+Only records change the store: `commit`, `remove`, and `end_transaction` for a marker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.wire.schema import ZERO_UUID
 
 KEYS_AT_ONCE = 500
 GROUPS_AT_ONCE = 2_000
-"""Of groups that are looked through, and keys that are found in them, others being served in between."""
+"""The groups to look through, and the keys to find, before others are served."""
 
 OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
@@ -36,35 +36,35 @@ class OffsetStore:
         return self.committed.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def of_group(self, group_id: str) -> OffsetsByTopic:
-        """Not to be changed."""
+        """The offsets of a group. Don't change this dict."""
         return self.committed.get(group_id, {})
 
     def is_unstable(self, key: OffsetKey) -> bool:
-        """Whether an open transaction may change it (KIP-447)."""
+        """True if an open transaction may change the offset (KIP-447)."""
         return (key.topic, key.partition) in self._open.get(key.group_id, {})
 
     def unstable_partitions(self, group_id: str) -> Collection[tuple[str, int]]:
-        """Those whose offsets an open transaction may change (KIP-447): topics and partitions. Not to be changed."""
+        """Topics and partitions whose offsets an open transaction may change (KIP-447). Don't change this view."""
         return self._open.get(group_id, {}).keys()
 
     def held(self, group_id: str) -> int:
-        """How many offsets the group has committed."""
+        """The number of offsets that the group has committed."""
         return sum(map(len, self.of_group(group_id).values()))
 
     def keys_held(self, group_id: str) -> int:
-        """How many `places_of_group` has, or more: what is committed and pending counts twice."""
+        """The number of `places_of_group` or more: partitions both committed and pending count twice."""
         return self.held(group_id) + len(self._open.get(group_id, ()))
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 
     def committed_keys(self, group_id: str) -> Iterator[OffsetKey]:
-        """Of what the group has committed by now: it may be taken away meanwhile."""
+        """The keys of offsets that are committed now. They may be removed during the iteration."""
         places = [(topic, [*partitions]) for topic, partitions in self.of_group(group_id).items()]
         return (OffsetKey(group_id, topic, each) for topic, partitions in places for each in partitions)
 
     def places_of_group(self, group_id: str) -> list[tuple[str, int]]:
-        """Everything stored for a group: what is committed, then what is only pending."""
+        """All places with an offset of the group: the committed ones, then those that are only pending."""
         topics = self.of_group(group_id)
         places = [(topic, each) for topic, partitions in topics.items() for each in partitions]
         pending = self._open.get(group_id, {})
@@ -73,12 +73,14 @@ class OffsetStore:
     def keys_of_topics(
         self, gone: Mapping[str, Container[bytes]], just_now: Container[str]
     ) -> Iterator[tuple[list[OffsetKey], int]]:
-        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and, of names that go
-        `just_now`, those with none. Some at a time, which may be taken away before the next ones are asked for, and
-        what it cost to find them, in keys.
+        """Find the keys of offsets of deleted topics, given by name and ids.
 
-        Those of open transactions come first, in one step: one that ends later adds to what is committed, and may do so
-        behind the walk over that."""
+        These are the offsets with such an id, and those without an id if the name is in `just_now`. Each step
+        yields some keys, which may be removed before the next step, and the cost of finding them, in keys.
+
+        Offsets of open transactions come first, in one step. A transaction that ends later adds to the
+        committed offsets, maybe in a place that the walk over those has already passed.
+        """
         zero = bytes(16)
 
         def goes(topic: str, offset: CommittedOffset) -> bool:
@@ -97,7 +99,7 @@ class OffsetStore:
         looked_at = 0
         for group_id in [*self.committed]:
             topics = self.of_group(group_id)
-            for topic in gone if len(gone) < len(topics) else [*topics]:  # whichever are fewer
+            for topic in gone if len(gone) < len(topics) else [*topics]:  # go over the smaller one
                 if topic not in topics or topic not in gone:
                     continue
                 for partition, offset in [*topics[topic].items()]:
@@ -120,8 +122,11 @@ class OffsetStore:
         first_offset: int,
         producer_id: int,
     ) -> None:
-        """Records of the log, in a row from this offset on; of a transaction, where it has a producer id. There may be
-        thousands of them."""
+        """Apply records of the log, consecutive from this offset on. With a producer id they are part of its
+        transaction.
+
+        There may be thousands of them.
+        """
         in_topic: str | None = None
         partitions: dict[int, CommittedOffset] = {}
         if producer_id < 0:
@@ -141,8 +146,8 @@ class OffsetStore:
             opened[place] = alone if others is None else others | alone
 
     def remove(self, group_id: str, places: Iterable[tuple[str, int]]) -> None:
-        """Records that take everything away of these topics and partitions, also what is pending. There may be
-        thousands of them."""
+        """Apply records that remove these topics' partitions, committed and pending. There may be thousands
+        of them."""
         topics = self.committed.get(group_id, {})
         opened = self._open.get(group_id, {})
         in_topic: str | None = None
@@ -161,7 +166,7 @@ class OffsetStore:
         self._drop_empty(group_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker: pending offsets count, unless a later record has committed another one; or they go."""
+        """Apply a marker. With a commit the pending offsets count, unless a later record has committed another one."""
         for key, value in self._pending.pop(producer_id, {}).items():
             group_id, topic, partition = key
             opened = self._open.get(group_id, {})
@@ -182,7 +187,7 @@ class OffsetStore:
 
 # --- OffsetFetch (Kafka: `OffsetMetadataManager.fetchOffsets`, `fetchAllOffsets`) -----------------------------
 #
-# A group or a partition that isn't known is no error: its offset is −1.
+# An unknown group or partition is no error: its offset is −1.
 
 INVALID_OFFSET = -1
 
@@ -192,8 +197,8 @@ _NOTHING: Mapping[int, CommittedOffset] = {}
 def fetch_offsets(
     offsets: OffsetStore, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """The offsets of the partitions asked for. An offset of an older topic of the same name doesn't count for the
-    new one's id (KAFKA-19154)."""
+    """The offsets of the requested partitions. If a topic was recreated under the same name, the old one's
+    offset doesn't count for the new id (KAFKA-19154)."""
     by_topic = offsets.of_group(group_id)
     unstable = offsets.unstable_partitions(group_id) if require_stable else ()
     found = []
@@ -213,7 +218,7 @@ def fetch_offsets(
 def fetch_all_offsets(
     offsets: OffsetStore, group_id: str, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """All that the group has committed; topics come without their ids."""
+    """All offsets that the group has committed. Their topics have no ids."""
     asked = [
         OffsetFetchRequestTopics(name=topic, topic_id=ZERO_UUID, partition_indexes=[*partitions])
         for topic, partitions in offsets.of_group(group_id).items()

@@ -246,7 +246,7 @@ def test_a_record_of_a_group_that_can_not_be_is_refused() -> None:
     for senseless, why in (
         (group("a", ("a", "i"), ("b", "i")), "two members of one instance id"),
         (group("a", ("a", None), ("a", None)), "a member twice"),
-        (group("c", ("a", None)), "led by 'c', who is no member"),
+        (group("c", ("a", None)), "led by 'c', which is no member"),
         (group("a", ("a", None), generation=2**31 - 1), "at epoch 2147483647"),
     ):
         with pytest.raises(CodecError, match=why):

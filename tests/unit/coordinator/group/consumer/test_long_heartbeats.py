@@ -218,7 +218,7 @@ def test_an_empty_classic_group_is_forgotten_where_the_decision_counts(
     assert not caplog.messages
     assert not forgotten
     assert heartbeat.settle() is not None
-    assert caplog.messages[0] == "group g, empty, is a consumer group from here on"
+    assert caplog.messages[0] == "group g is empty and becomes a consumer group"
     assert forgotten == ["g"]
     assert "g" not in groups.shard.groups.classic
 

@@ -227,7 +227,7 @@ def test_nobody_reads_that_a_group_goes_over_whose_newcomer_is_refused(
     groups, _ = classic_group()
     caplog.clear()
     assert groups.enter("new").error_code == Error.NONE
-    assert "group g goes over to the consumer protocol" in caplog.messages
+    assert "group g is converted to the consumer protocol" in caplog.messages
 
 
 @pytest.mark.parametrize("malformed", [b"", b"\0", b"\0\1", b"\0\1\0\0\0\7"])
