@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.quorum_requests import ReplicaProgress
-    from broker.controller.registration import BrokerIncarnation
     from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment

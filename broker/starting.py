@@ -15,8 +15,7 @@ from broker.config.broker_definitions import METRICS_LISTENER
 from broker.config.definitions import ConfigError, StartError
 from broker.config.listeners import ENCRYPTED, PLAINTEXT, SASL
 from broker.config.topic_config import log_config_of_metadata
-from broker.controller import registration
-from broker.controller import registration as assigned_directories
+from broker.controller import broker_records, replica_directories
 from broker.controller.cluster_control import begin_run, end_session
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig, Outgoing
     from broker.config.listeners import ListenerConfig
-    from broker.controller.registration import BrokerIncarnation
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.network.endpoints import Endpoints
@@ -527,7 +526,7 @@ async def _control(
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
     folders, moves = _find_replicas(config.node_id, environment, log_dirs, metadata)
     any_failed = bool(log_dirs.offline_paths)
-    corrected = assigned_directories.corrections(
+    corrected = replica_directories.corrections(
         metadata.image, placement.node_id, folders, log_dirs.ids, any_failed, placement.directory
     )
     if corrected:
@@ -622,7 +621,7 @@ def _register(
     request = registration_request(config, bound.brokers, log_dirs, environment.chance.uuid())
     incarnation = begin_run(metadata, request, updates)
     metadata.flush()  # the new leader epochs: before anything is synced that says them
-    left = registration.without_leader(metadata.written, node_id, log_dirs.ids)
+    left = broker_records.without_leader(metadata.written, node_id, log_dirs.ids)
     if left:
         log.warning(
             "partitions in folders here that have no leader: %d, the first %s-%d. This node may lack records of theirs"

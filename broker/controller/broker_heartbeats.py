@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED, BrokerIncarnation
+from broker.controller.broker_records import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED, BrokerIncarnation
 from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 

@@ -23,6 +23,16 @@ from broker.controller.broker_heartbeats import (
     Circumstances,
     asks_who_leads,
 )
+from broker.controller.broker_records import (
+    FENCED,
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCED,
+    BrokerIncarnation,
+    begin_controlled_shutdown,
+    check_broker_epoch,
+    fence,
+    unfence,
+)
 from broker.controller.controller import ControllerResult, check_records
 from broker.controller.metadata_versions import (
     CONTROLLER_UNREGISTRATION_SINCE,
@@ -33,18 +43,7 @@ from broker.controller.metadata_versions import (
     METADATA_VERSION,
 )
 from broker.controller.partition_changes import BrokerChange, LeaderAndIsrUpdates, leader_and_isr_updates
-from broker.controller.registration import (
-    FENCED,
-    IN_CONTROLLED_SHUTDOWN,
-    UNFENCED,
-    BrokerIncarnation,
-    begin_controlled_shutdown,
-    check_broker_epoch,
-    fence,
-    in_order,
-    is_reserved,
-    unfence,
-)
+from broker.controller.replica_directories import in_order, is_reserved
 from coordinator.java.maps import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

@@ -32,7 +32,7 @@ from broker.controller.image import (
     PartitionImage,
 )
 from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
-from broker.controller.registration import directory_of
+from broker.controller.replica_directories import directory_of
 from broker.controller.replica_placer import default_directory
 from coordinator.java.maps import INITIAL_CAPACITY, JavaSet
 from protocol.errors import Error, KafkaError

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from broker.controller.broker_records import BrokerIncarnation, check_broker_epoch
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult, check_records
 from broker.controller.image import (
     NO_LEADER,
@@ -37,7 +38,7 @@ from broker.controller.partition_changes import (
     reverted,
     towards,
 )
-from broker.controller.registration import BrokerIncarnation, check_broker_epoch, has_online
+from broker.controller.replica_directories import has_online
 from broker.controller.replica_placer import has_room
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (

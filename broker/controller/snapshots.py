@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.broker_records import min_insync_replicas
 from broker.controller.image import MetadataContradictionError
 from broker.controller.metadata_versions import (
     BOOTSTRAP_IN_LOG_SINCE,
@@ -30,7 +31,6 @@ from broker.controller.metadata_versions import (
     written_version,
 )
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
-from broker.controller.registration import min_insync_replicas
 from protocol.errors import CodecError
 from protocol.messages import metadata_records as records
 from protocol.messages.raft import SnapshotFooterRecord, SnapshotHeaderRecord

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.config.broker_definitions import broker_definition
 from broker.config.group_config import group_timeouts, streams_config
+from broker.controller.broker_records import serves_share_groups
 from broker.controller.image import GROUP_RESOURCE
-from broker.controller.registration import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.turns import Lines, in_line
 from broker.security.authorizer import DESCRIBE, TOPIC

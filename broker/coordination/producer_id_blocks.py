@@ -10,7 +10,7 @@ from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProduc
 from protocol.waiting import Later, begun
 
 if TYPE_CHECKING:
-    from broker.controller.registration import BrokerIncarnation
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.peers.controller_channel import ToController
     from protocol.wire.schema import Message
 

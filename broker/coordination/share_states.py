@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.controller.registration import serves_share_groups
+from broker.controller.broker_records import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
 from protocol.errors import Error, KafkaError
 from protocol.waiting import Pause, turn

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Protocol
 from broker.controller.controller import ControllerResult
 from broker.controller.image import LOST
 from broker.controller.partition_changes import BrokerChange, updates_of
-from broker.controller.registration import assignment, directory_of, is_online
+from broker.controller.replica_directories import assignment, directory_of, is_online
 from protocol.errors import KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.controller.partition_changes import OwnSettings, SomeOf
-    from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
     from broker.environment.scheduler import Scheduler

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
-from broker.controller.registration import actual_directory, directory_of
+from broker.controller.replica_directories import actual_directory, directory_of
 from broker.disks.log_dirs import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
 from broker.controller.image import LOST, MIGRATING, UNASSIGNED
-from broker.controller.registration import directory_of
+from broker.controller.replica_directories import directory_of
 from broker.disks.log_dirs import LogDirs
 from protocol.errors import KafkaError
 from protocol.wire.primitives import uuid_from_text, uuid_to_text

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.broker_records import BrokerIncarnation, check_broker_epoch
 from broker.controller.controller import ControllerResult
-from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from coordinator.transaction.producer_ids import BLOCK_SIZE

@@ -26,7 +26,7 @@ from protocol.messages.metadata import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.peers.controller_channel import Forwarding
+    from broker.peers.forwarding import Forwarding
 
 NO_NODE = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

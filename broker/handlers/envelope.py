@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.answers import CloseConnectionError, NotAdmittedError
-from broker.peers.controller_channel import ENVELOPED, Sender, principal_of
+from broker.peers.forwarding import ENVELOPED, Sender, principal_of
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import CodecError, Error
 from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import Endpoints, HostNames
     from broker.network.key_stores import KeyStores
     from broker.network.turns import Turns
-    from broker.peers.controller_channel import Forwarding, Sender
+    from broker.peers.forwarding import Forwarding, Sender
     from broker.peers.own_cluster import Cluster
     from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders

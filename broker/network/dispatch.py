@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.observed_requests import Counted, Handle, Observer
     from broker.network.turns import Turns
-    from broker.peers.controller_channel import Forwarding, Sender
+    from broker.peers.forwarding import Forwarding, Sender
     from broker.quotas import ClientQuotas
     from protocol.apis import Api
 

@@ -24,7 +24,7 @@ from protocol.messages.broker_to_controller import (
 from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
-    from broker.controller.registration import BrokerIncarnation
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
     from broker.replicas.in_sync_replicas import PartitionKey

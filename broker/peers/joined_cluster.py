@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
+from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.metadata_versions import CORDONED_SINCE, DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
-from broker.controller.registration import BrokerIncarnation, directory_of
+from broker.controller.replica_directories import directory_of
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.disks.failures import ToldLosses
 from broker.environment.scheduler import Waker
@@ -20,9 +21,9 @@ from broker.fault_handler import Milestone
 from broker.peers.assignments_manager import AssignmentsManager
 from broker.peers.controller_channel import (
     ControllerChannel,
-    Forwarding,
     TopicCreationRequests,
 )
+from broker.peers.forwarding import Forwarding
 from broker.peers.lifecycle import BrokerLifecycle, Listening, registration_request
 from broker.peers.opening import OPEN, Entrance
 from broker.peers.other_brokers import OtherBrokers, software_version

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.controller.registration import advertised_listeners, feature_ranges
+from broker.controller.broker_records import advertised_listeners, feature_ranges
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.broker_to_controller import (
     BrokerHeartbeatRequest,

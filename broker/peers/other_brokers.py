@@ -22,7 +22,7 @@ from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.peers.opening import OPEN, Entrance
 from broker.peers.peer import OnePeer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
-from broker.replicas.fetching import FetchSettings
+from broker.replicas.replica_fetcher import FetchSettings
 from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.controller.image import ClusterImage, TopicChanges
-    from broker.controller.registration import BrokerIncarnation
     from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates, ShareStateAsk
@@ -391,7 +391,7 @@ def _markers_request(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
 
 
 def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> None:
-    """Pass on the results. Markers without an answer are sent again after a while (`marker_reactions`)."""
+    """Pass on the results. The transaction coordinator sends markers without an answer again (`MARKER_REACTIONS`)."""
     told: dict[tuple[int, str, int], Error] = {}
     if isinstance(answer, WriteTxnMarkersResponse):
         for marker in answer.markers:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker.controller.cluster_control import leaving
 from broker.controller.controller import ControllerResult
 from broker.controller.partition_changes import leader_and_isr_updates
-from broker.controller.registration import assignment
+from broker.controller.replica_directories import assignment
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.disks.failures import RecordedLosses
 from broker.fault_handler import FaultHandler, Milestone
@@ -22,10 +22,10 @@ from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.partition_changes import OwnSettings
-    from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import Create
     from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Scheduler
-    from broker.peers.controller_channel import Forwarding, ToController
+    from broker.peers.controller_channel import ToController
+    from broker.peers.forwarding import Forwarding
     from broker.peers.other_brokers import OtherBrokers
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.image import alive_node
 from broker.environment.scheduler import Waker
 from broker.peers.peer import Peer, PeerSettings
-from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
-from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
+from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, FetchSettings, ReplicaFetcher
 from protocol.errors import KafkaError
 from protocol.messages.fetch import FetchRequest
 from protocol.waiting import carry_on, step
 
 if TYPE_CHECKING:
+    from broker.controller.broker_records import BrokerIncarnation
     from broker.controller.image import ClusterImage, TopicChanges
-    from broker.controller.registration import BrokerIncarnation
     from broker.environment.environment import Environment
     from broker.environment.scheduler import Scheduler
     from broker.network.endpoints import Address

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from broker.controller.broker_records import BrokerIncarnation, advertised_listeners, feature_ranges
 from broker.controller.cluster_control import (
     ClusterControl,
     register_controller,
@@ -19,11 +20,6 @@ from broker.controller.controller import Controller
 from broker.controller.observer import LeaderEndpoint
 from broker.controller.partition_changes import OwnSettings
 from broker.controller.quorum_requests import DelayedMetadataFetches, QuorumRequests
-from broker.controller.registration import (
-    BrokerIncarnation,
-    advertised_listeners,
-    feature_ranges,
-)
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.token_expiry import TokenExpiry
 from broker.controller.topic_requests import TopicRequests

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from broker.network.turns import PER_TURN, portions
@@ -21,7 +20,6 @@ from storage.log.log_config import LONG_MAX
 from storage.log.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
     from broker.environment.scheduler import Scheduler
     from broker.network.turns import Turns
     from broker.quotas import ReplicationQuota
@@ -34,33 +32,6 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger("barnabas.fetch")
-
-# --- The settings of followers' fetches ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """Kafka's `replica.fetch.*`, and `replica.socket.timeout.ms`."""
-
-    wait_max_ms: int = 500
-    min_bytes: int = 1
-    response_max_bytes: int = 10 * 1024 * 1024
-    max_bytes: int = 1024 * 1024
-    backoff_ms: int = 1_000
-    timeout_ms: int = 30_000
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> FetchSettings:
-        """The settings at the start. They can't be altered at run time."""
-        return cls(
-            wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
-            min_bytes=config.get_int("replica.fetch.min.bytes"),
-            response_max_bytes=config.get_int("replica.fetch.response.max.bytes"),
-            max_bytes=config.get_int("replica.fetch.max.bytes"),
-            backoff_ms=config.get_int("replica.fetch.backoff.ms"),
-            timeout_ms=config.get_int("replica.socket.timeout.ms"),
-        )
-
 
 # --- Aborted transactions, for readers of committed records -------------------------------------------------
 

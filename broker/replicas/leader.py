@@ -19,8 +19,7 @@ from storage.log.log_state import CLIENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from broker.replicas.in_sync_replicas import PartitionKey, Replication
-    from broker.replicas.led_replicas import LedReplicas
+    from broker.replicas.in_sync_replicas import LedReplicas, PartitionKey, Replication
     from broker.replicas.replica import WaitingFetches
     from protocol.records.batch import BatchHeader, EndTransactionMarker
     from storage.log.log_state import AppendOrigin, AppendResult
@@ -83,7 +82,7 @@ class Leader:
     def begin_replication(self, key: PartitionKey, common: Replication) -> None:
         """Prepare for replicas on other nodes. Does nothing if that was done."""
         if self.replicas is None:
-            from broker.replicas.led_replicas import LedReplicas
+            from broker.replicas.in_sync_replicas import LedReplicas
 
             self.replicas = LedReplicas(self.leader_id, key, common, self._isr_altered)
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.replicas.fetching import FetchSettings
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -41,6 +41,7 @@ from protocol.waiting import Pause, turn
 from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
     from broker.environment.scheduler import Clock
     from broker.quotas import ReplicationQuota
     from broker.replicas.in_sync_replicas import PartitionKey
@@ -52,6 +53,33 @@ if TYPE_CHECKING:
 # One partition fetched from its leader: its state, its requests, and the cost of its answers.
 
 log = logging.getLogger("barnabas.replicas")
+
+# --- The settings of followers' fetches ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """Kafka's `replica.fetch.*`, and `replica.socket.timeout.ms`."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    response_max_bytes: int = 10 * 1024 * 1024
+    max_bytes: int = 1024 * 1024
+    backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetchSettings:
+        """The settings at the start. They can't be altered at run time."""
+        return cls(
+            wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
+            min_bytes=config.get_int("replica.fetch.min.bytes"),
+            response_max_bytes=config.get_int("replica.fetch.response.max.bytes"),
+            max_bytes=config.get_int("replica.fetch.max.bytes"),
+            backoff_ms=config.get_int("replica.fetch.backoff.ms"),
+            timeout_ms=config.get_int("replica.socket.timeout.ms"),
+        )
+
 
 OF_ITS_START, OF_ITS_END = -2, -1  # timestamps of ListOffsets
 

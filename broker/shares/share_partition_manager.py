@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_number, group_values
+from broker.controller.broker_records import has_dead_letter_queues
 from broker.controller.image import GROUP_RESOURCE
-from broker.controller.registration import has_dead_letter_queues
 from broker.network.turns import Lines, in_line
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from broker.controller.broker_records import supported_features
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.observer import Observer, ObserverIdentity
-from broker.controller.registration import supported_features
 from broker.environment.network import SocketNetwork
 from broker.environment.scheduler import LoopScheduler, SystemClock
 from broker.peers.joined_cluster import MetadataFetcher

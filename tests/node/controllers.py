@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.controller.broker_records import supported_features
 from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.registration import supported_features
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.quorum.controller_server import ControllerNode

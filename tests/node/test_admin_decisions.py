@@ -11,15 +11,12 @@ from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.controller import config_decisions, feature_decisions
+from broker.controller.broker_records import min_insync_replicas, unfence
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, UNASSIGNED, ClusterImage
 from broker.controller.metadata_versions import feature_levels
 from broker.controller.partition_changes import OwnSettings, partition_named
 from broker.controller.partition_requests import PREFERRED, UNCLEAN, elected_leaders, reassigned_partitions
-from broker.controller.registration import (
-    min_insync_replicas,
-    unfence,
-)
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.cluster_admin import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.broker_records import BrokerIncarnation
 from broker.peers.alter_partition_manager import (
     ALTER_PARTITION_RETRY_MS,
     MOST_PARTITIONS_PER_REQUEST,

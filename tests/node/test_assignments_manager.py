@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
+from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.image import ClusterImage
-from broker.controller.registration import BrokerIncarnation
 from broker.peers.assignments_manager import (
     ASSIGNMENTS_BACK_OFF_MS,
     ASSIGNMENTS_TIMEOUT_MS,

@@ -20,7 +20,7 @@ from broker.controller.metadata_versions import METADATA_VERSION, TOKENS_NEED
 from broker.controller.token_decisions import INT64_MAX, created, expired, renewed
 from broker.controller.token_expiry import MOST_REMOVED
 from broker.handlers.token_requests import may_ask_for_tokens
-from broker.peers.controller_channel import _encoded, principal_of
+from broker.peers.forwarding import _encoded, principal_of
 from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from broker.security.delegation_tokens import MOST_CREDENTIALS, TokenCredentials, TokenSettings
 from broker.server import Server

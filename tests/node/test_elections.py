@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller import metadata_versions, registration
+from broker.controller import broker_records, metadata_versions
 from broker.controller.image import NO_LEADER, ClusterImage
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -59,7 +59,7 @@ def test_a_replica_that_may_lead_is_elected(isr: list[int], elr: list[int], last
     assert (partition.leader, partition.isr) == (NODE, [NODE])
     still_eligible = [OTHER] if not isr and OTHER in elr else []  # until the next change, as in Kafka
     assert (partition.elr, partition.last_known_elr) == (still_eligible, [])
-    assert registration.without_leader(image, NODE, [DIRECTORY]) == []
+    assert broker_records.without_leader(image, NODE, [DIRECTORY]) == []
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
     for change in elect(image, NODE, [DIRECTORY]):  # who is eligible may change
         image.apply(change)
     assert image.topics["t"].partitions[0].leader == NO_LEADER
-    assert registration.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]
+    assert broker_records.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]
 
 
 def test_nor_one_whose_directory_is_offline() -> None:
     assert elect(image_of([NODE], []), NODE, [b"another directory"[:16]]) == []
-    assert registration.without_leader(image_of([NODE], []), NODE, []) == []
+    assert broker_records.without_leader(image_of([NODE], []), NODE, []) == []
 
 
 async def test_a_node_alone_leads_what_it_shares_with_brokers_that_cannot_be_there(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_a_node_alone_leads_what_it_shares_with_brokers_that_cannot_be_the
     shared = records.PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[OTHER, NODE], isr=[OTHER, NODE], leader=OTHER
     )
-    node.metadata.append([other, registration.unfence(OTHER, 5), shared])
+    node.metadata.append([other, broker_records.unfence(OTHER, 5), shared])
     node.metadata.flush()
     crash(node)
     node = await started(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.handlers import alter_configs, incremental_alter_configs
-from broker.peers.controller_channel import Forwarding
+from broker.peers.forwarding import Forwarding
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS, decode_request_header

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.definitions import StartError
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.broker_records import BrokerIncarnation
 from broker.peers.joined_cluster import JoinedCluster
 from tests.node.controllers import NODE, controller
 from tests.support.ports import free_ports

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller import metadata_log, metadata_versions, registration, topic_requests
+from broker.controller import broker_records, metadata_log, metadata_versions, topic_requests
 from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
@@ -68,7 +68,7 @@ def register(metadata: MetadataLog) -> None:
     metadata.append(
         [register_broker(NODE, b"i" * 16, epoch, [("PLAINTEXT", "127.0.0.1", 9092)], [DIRECTORY], None)]
     )
-    metadata.append([registration.unfence(NODE, epoch), *elect(metadata.image, NODE, [DIRECTORY])])
+    metadata.append([broker_records.unfence(NODE, epoch), *elect(metadata.image, NODE, [DIRECTORY])])
 
 
 def replayed(metadata: MetadataLog) -> MetadataLog:

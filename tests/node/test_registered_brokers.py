@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
+from broker.controller.broker_records import BrokerIncarnation, supported_features
 from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
@@ -19,7 +20,6 @@ from broker.controller.cluster_control import (
 from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import BrokerIncarnation, supported_features
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
     AdvertisedListener,

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChanges
-from broker.controller.registration import BrokerIncarnation
 from broker.peers.peer import PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
-from broker.replicas.fetching import FetchSettings
+from broker.replicas.replica_fetcher import FetchSettings
 from broker.server import Server
 from protocol.messages.metadata_records import (
     BrokerEndpoint,

@@ -8,11 +8,9 @@ import hmac
 import pytest
 
 from broker.controller import scram_decisions
+from broker.controller.broker_records import min_insync_replicas
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import feature_levels
-from broker.controller.registration import (
-    min_insync_replicas,
-)
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion

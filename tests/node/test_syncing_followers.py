@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
-from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
+from broker.replicas.replica_fetcher import FetchSettings, FollowState, ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from protocol.waiting import Later
 from storage.log.log_state import Flushing

@@ -12,8 +12,8 @@ import pytest
 from broker.controller.image import TOPIC_RESOURCE
 from broker.peers.replica_fetchers import ReplicaFetching
 from broker.quotas import FOLLOWER_REPLICAS
-from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
+from broker.replicas.replica_fetcher import FetchSettings
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.waiting import Later, at_once

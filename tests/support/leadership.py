@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from broker.controller.broker_records import supported_features
 from broker.controller.image import ClusterImage
 from broker.controller.partition_changes import BrokerChange, leader_and_isr_updates, updates_of
-from broker.controller.registration import supported_features
 from protocol.messages import metadata_records as records
 from protocol.waiting import at_once
 from protocol.wire.schema import Message

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
+from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
@@ -18,7 +19,6 @@ from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import ELR_VERSION
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import (

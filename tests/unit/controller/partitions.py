@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker.controller.broker_records import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from broker.controller.controller import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, PartitionImage
 from broker.controller.metadata_versions import (
@@ -13,7 +14,6 @@ from broker.controller.metadata_versions import (
     METADATA_VERSION,
 )
 from broker.controller.partition_changes import BrokerChange, OwnSettings, leader_and_isr_updates
-from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from protocol.messages import metadata_records as records
 from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message

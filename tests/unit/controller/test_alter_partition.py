@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from broker.controller.broker_records import BrokerIncarnation, check_broker_epoch
 from broker.controller.controller import ControllerResult
 from broker.controller.image import NO_LEADER, RECOVERED, RECOVERING
 from broker.controller.partition_requests import altered_partitions
-from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
     AlteredPartition,

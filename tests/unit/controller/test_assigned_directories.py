@@ -3,7 +3,7 @@
 import pytest
 
 from broker.controller.image import LOST, MIGRATING, UNASSIGNED, PartitionImage
-from broker.controller.registration import directory_of, is_online
+from broker.controller.replica_directories import directory_of, is_online
 from protocol.messages.metadata_records import PartitionRecord
 
 ONLINE, FAILED = b"o" * 16, b"f" * 16

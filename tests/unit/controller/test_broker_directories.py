@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.image import LOST, MIGRATING, UNASSIGNED
-from broker.controller.registration import has_online, in_order, is_reserved
+from broker.controller.replica_directories import has_online, in_order, is_reserved
 from protocol.wire.primitives import uuid_from_text
 
 FIRST, SECOND = uuid_from_text("dir1SEbpRuG1dcpTRGOvJw"), uuid_from_text("dir2xaEwR2m3JHTiy7PWwA")

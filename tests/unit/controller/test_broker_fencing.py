@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.controller.broker_records import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
 from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     fence_stale_broker,
@@ -11,12 +12,6 @@ from broker.controller.cluster_control import (
 )
 from broker.controller.controller import ControllerResult
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import (
-    BrokerIncarnation,
-    begin_controlled_shutdown,
-    fence,
-    unfence,
-)
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import BrokerHeartbeatRequest

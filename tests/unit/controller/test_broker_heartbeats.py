@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.broker_heartbeats import BrokerControlState, BrokerHeartbeats
+from broker.controller.broker_records import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
 from broker.controller.image import ClusterImage
-from broker.controller.registration import (
-    BrokerIncarnation,
-    begin_controlled_shutdown,
-    fence,
-    unfence,
-)
 from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from broker.controller.broker_heartbeats import BrokerControlState
+from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.image import NO_LEADER, ClusterImage
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.waiting import turn

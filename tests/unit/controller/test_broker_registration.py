@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.controller.broker_records import BrokerIncarnation, check_broker_epoch
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST
 from broker.controller.image import ClusterImage
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import BrokerRegistrationRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.broker_records import BrokerIncarnation
 from broker.handlers.allocate_producer_ids import allocate_producer_ids
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

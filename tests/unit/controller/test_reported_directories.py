@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.controller.broker_records import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
 from broker.controller.cluster_control import BrokerHeartbeatReply
 from broker.controller.partition_changes import BrokerChange
-from broker.controller.registration import (
-    BrokerIncarnation,
-    begin_controlled_shutdown,
-    fence,
-    unfence,
-)
 from protocol.messages import metadata_records as records
 from protocol.wire.codec import encode
 from tests.unit.controller.active_controller import (

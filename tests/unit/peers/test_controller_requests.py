@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.broker_records import BrokerIncarnation
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.network.turns import Turns
 from broker.peers.controller_channel import LONGEST_WAIT_S, TopicCreationRequests

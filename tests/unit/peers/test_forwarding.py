@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
-from broker.peers.controller_channel import (
+from broker.peers.forwarding import (
     FORWARDED,
     FORWARDING_TIMEOUT_MS,
     ForwardedAnswer,

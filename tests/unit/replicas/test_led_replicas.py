@@ -12,11 +12,11 @@ from broker.replicas.in_sync_replicas import (
     IsrChanges,
     IsrState,
     LeaderAndIsr,
+    LedReplicas,
     PartitionKey,
     Replication,
     WantedIsr,
 )
-from broker.replicas.led_replicas import LedReplicas
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from protocol.waiting import Later

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.controller.broker_records import has_dead_letter_queues
 from broker.controller.image import ClusterImage
-from broker.controller.registration import has_dead_letter_queues
 from broker.shares.share_partition_manager import duration_ms, share_settings
 from coordinator.share_partition.ports import ShareSettings
 from tests.support.whole_server import configured
