@@ -1,18 +1,18 @@
-"""`barnabas` and `python -m broker`: the arguments, and what they make of files and environment.
+"""`barnabas` and `python -m broker`: turns arguments, files and the environment into a configuration.
 
-The stronger, the further up:
+The sources, the strongest first:
 
 1. `-o key=value`
 2. `--host`, `--port`, `--data`, `--durable`, `--cluster-id`, `--release-version`
-3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
-   from a program says everything)
+3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: a program that starts the broker
+   passes all settings itself)
 4. `--config server.properties`
-5. the defaults: Kafka's, but for `broker.config.broker_config`
+5. the defaults: Kafka's, except for those in `broker.config.broker_config`
 
-A name that isn't Kafka's is refused where somebody typed it for this broker, in `-o`. In a file or the environment,
-which may be written for others too, it has a warning, as in Kafka.
+A name that Kafka doesn't know is an error in `-o`, where somebody typed it for this broker. In a file or the
+environment, which may be for other programs too, it leads to a warning, as in Kafka.
 
-Importing this module and building a configuration takes a few milliseconds: a test waits for it.
+Importing this module and building a configuration takes a few milliseconds: each start in a test waits for it.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class LogOptions(NamedTuple):
-    """What is logged, and as what: by the names that `--log-level` and `--log-format` take."""
+    """The values of `--log-level` and `--log-format`."""
 
     level: str
     format: str
 
 
 class Options(NamedTuple):
-    """What the command line asks for.
+    """The options of a run.
 
-    `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is ours.
-    `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder or
-    none, which the nodes of a cluster share: the last of them to end leaves nothing there. `only_checks`: the settings
-    are all that is asked about, and nothing is started. `topics` are to be there once the broker has started.
-    `console`: where a console is to listen, "" for where it does by itself.
+    `control_fd`: a socket to the program that started the broker. It gets a line when the broker is ready; when it
+    closes, the broker stops. `temporary`: the data folder, empty or absent now, is removed at exit, together with
+    `temporary_root`, a folder that the nodes of a cluster share, or none: the last node to end leaves nothing there.
+    `only_checks`: check the settings and start nothing. `topics`: to create before the broker reports that it has
+    started. `console`: the address for a console, "" for the console's default.
     """
 
     config: BrokerConfig
@@ -76,7 +76,7 @@ class Options(NamedTuple):
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
-    """Arguments (without the program's name) and environment as a configuration. Raises UsageError.
+    """Parse arguments (without the program's name) and environment into options. Raises UsageError.
 
     `--help` and `--version` print and raise SystemExit(0).
     """
@@ -99,11 +99,11 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     if options.host is not None or options.port is not None:
         flags["listeners"] = _moved_listeners(below, options.host, options.port)
         if options.port is not None:
-            left_out = below.pop("advertised.listeners", None)  # it names the port that is no more
+            left_out = below.pop("advertised.listeners", None)  # it names the port that --port replaces
     if options.durable:
         flags["log.flush.interval.messages"] = Setting("1", "--durable")
     layers = [below, flags, overrides]
-    # Whoever asks for it means it of all data, whatever file and environment say for other starts.
+    # --temporary is about all data, whatever file and environment say for other starts.
     drawn = options.temporary and not directories_given([flags, overrides])
     if drawn:
         below.pop("metadata.log.dir", None)
@@ -124,7 +124,7 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         config.warnings.append(
             f"--port: advertised.listeners={left_out.value} ({left_out.origin}) is left out: it names another port"
         )
-    # A program that starts us may start us again on the temporary folder that it owns.
+    # A program may start the broker again on a temporary folder that the program owns.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
     topics = _first_topics(environment, config)
@@ -137,23 +137,23 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
 
 def _first_topics(environment: EnvironmentVariables, config: BrokerConfig) -> Sequence[FirstTopic]:
     if environment.topics and config.is_only_controller:
-        config.warnings.append(f"{CREATE_TOPICS}: this node is no broker, and makes no topics")
+        config.warnings.append(f"{CREATE_TOPICS}: this node isn't a broker, and creates no topics")
         return ()
     return environment.topics
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
-    """Where data goes when nobody says: the user's data directory, by XDG or as Windows has it."""
+    """The default folder for data, in the user's data directory by XDG or Windows."""
     if os.name == "nt" and environ.get("LOCALAPPDATA"):
         return os.path.join(environ["LOCALAPPDATA"], "barnabas")
     base = environ.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(base):  # as the specification has it, a relative one doesn't count
+    if not os.path.isabs(base):  # the specification says to ignore a relative path
         base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
     return os.path.join(base, "barnabas")
 
 
 def broker_help() -> str:
-    """What `--help` prints."""
+    """The text of `--help`."""
     return _parser().format_help()
 
 
@@ -280,10 +280,10 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
 
 
 def _static_jaas(environ: Mapping[str, str], below: Layer) -> Layer:
-    """What a JAAS file says of who signs in, where the environment names one. Raises UsageError."""
+    """The settings in a JAAS file, if the environment names one. Raises UsageError."""
     if "java.security.auth.login.config" not in environ.get("KAFKA_OPTS", ""):
         return {}
-    # Here, so that no other start waits for it.
+    # Imported here, so that no other start waits for it.
     from broker.config.static_jaas import static_jaas
 
     return static_jaas(environ, below)
@@ -293,8 +293,8 @@ _MOST_INHERITED_BYTES = 16 * 1024 * 1024
 
 
 def _inherited_layer(fd: int | None) -> Layer:
-    """What whoever started us says in a file without a name, as a .properties file does: passwords, which have no place
-    in a list of processes. Raises UsageError."""
+    """Settings from the program that started the broker, in a nameless file in the format of .properties files:
+    passwords must not show up in a list of processes. Raises UsageError."""
     if fd is None:
         return {}
     from broker.config.given_settings import parse_properties
@@ -309,7 +309,8 @@ def _inherited_layer(fd: int | None) -> Layer:
 
 
 def _cluster_id(given: str | None) -> Setting | None:
-    """Raises UsageError for what isn't one: unlike the environment's it was meant for nobody else."""
+    """The id that `--cluster-id` gives. Raises UsageError if it is invalid: unlike one in the environment, it can be
+    meant only for this broker."""
     if given is None:
         return None
     if not is_cluster_id(given):
@@ -318,7 +319,7 @@ def _cluster_id(given: str | None) -> Setting | None:
 
 
 def _release_version(given: str | None) -> str | None:
-    """Raises UsageError for what isn't one."""
+    """The release that `--release-version` gives. Raises UsageError if it is unknown."""
     if given is not None:
         from broker.controller.metadata_versions import metadata_version_of
 
@@ -331,12 +332,12 @@ def _release_version(given: str | None) -> str | None:
 
 def _data_setting(data: str) -> Setting:
     if not data or "," in data:
-        raise UsageError(f"--data {data}: a folder without a comma in its name is needed")
+        raise UsageError(f"--data {data}: it has to be a folder without a comma in its name")
     return Setting(os.path.expanduser(data), "--data")
 
 
 def _moved_listeners(below: Layer, host: str | None, port: int | None) -> Setting:
-    """The listeners of file and environment, or else the default, at another host or port."""
+    """The listeners of file and environment, or else the default ones, moved to another host or port."""
     listeners = below.get("listeners", Setting(DEFAULTS["listeners"].value, "the default"))
     controllers = below.get(
         "controller.listener.names", Setting(DEFAULTS["controller.listener.names"].value, "")
@@ -364,7 +365,7 @@ def _temporary_directory() -> str:
 
 
 def _check_empty(directories: Sequence[str]) -> None:
-    """What is to be removed at exit must not hold anything of somebody's. Raises UsageError."""
+    """Check that the folders to remove at exit are empty now. Raises UsageError."""
     for directory in directories:
         if os.path.isdir(directory) and os.listdir(directory):
             raise UsageError(f"--temporary: {directory} isn't empty, and would be removed at exit")

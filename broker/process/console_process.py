@@ -1,6 +1,6 @@
-"""`barnabas --console`: the console beside a broker, in a process of its own that ends with it.
+"""`barnabas --console`: a console beside a broker, in a process of its own that ends with the broker.
 
-It asks the broker as any client does. This process pays for its requests, and for nothing else of it.
+The console is a client of the broker like any other. It costs the broker only its requests.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas")
 
 LAST_WORDS_S: Final = 5.0
-"""After which a console that doesn't end is killed."""
+"""How long a console may take to end before it is killed."""
 _START: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 
 
 class ConsoleProcess:
-    """Its standard input is a pipe from here: whatever ends this process ends it, too."""
+    """The console's process. Its standard input is a pipe from this process, so that it ends when this one does."""
 
     def __init__(self, bootstrap: str, listen: str) -> None:
         floors = str(Path(__file__).parents[2])
         listening = ["--listen", listen] if listen else []
-        # a session of its own: what a terminal tells the broker isn't meant for it
+        # It has a session of its own, so that it doesn't get the terminal's signals to the broker.
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -50,7 +50,7 @@ class ConsoleProcess:
         )
 
     def end(self) -> None:
-        """It has ended when this returns."""
+        """End the console, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -61,7 +61,8 @@ class ConsoleProcess:
 
 
 def start_console(server: Server | ControllerNode, listen: str) -> ConsoleProcess | None:
-    """None, with a warning, where it can't be: it knows no password, so that it needs a listener without security."""
+    """Start a console. Returns None, with a warning, if that isn't possible: the console knows no password, so it needs
+    a listener without security."""
     plain = {each.name for each in server.endpoints if each.security_protocol == "PLAINTEXT"}
     for name, host, port, _ in server.endpoints.all_advertised():
         if name in plain:

@@ -1,13 +1,12 @@
-"""What the program that started this node asks of it: a line of JSON each way, by the socket that ties the two.
+"""Answers the program that started this node: a line of JSON each way, on the socket between the two.
 
     {"id": 7, "ask": "partition", "topic": "orders", "partition": 0}
     {"id": 7, "answer": {"leader": 2, "replicas": [2, 3, 1], "isr": [2, 3]}}
     {"id": 8, "error": "there is no partition orders-9"}
 
-When the broker is ready it writes one line there; when the other end is closed, by a death of any kind of the
-parent's, the broker stops. What there is to ask is in `QUESTIONS`, and of the cluster in `CLUSTER_QUESTIONS`. What
-was asked before the node has started is done as soon as the process listens, and told before it says that it is
-ready.
+When the broker is ready, it writes one line there. When the other end closes, because the parent has died in any way,
+the broker stops. `QUESTIONS` has the questions to the process, `CLUSTER_QUESTIONS` those to its node. A question that
+comes before the node has started is answered as soon as the process listens, and before it reports that it is ready.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ log = logging.getLogger("barnabas.server")
 # --- The socket ---------------------------------------------------------------------------------------------
 
 LONGEST_LINE_BYTES = 65_536
-"""Of a question, with its end. What is longer isn't one, and is passed over."""
+"""The longest question, with its line end. A longer line is refused."""
 
 
 class ParentTie:
-    """The broker's end. Raises OSError where the descriptor isn't an open socket."""
+    """The broker's end of the socket. Raises OSError if the descriptor isn't an open socket."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
-        self._line = bytearray()  # as far as it came
+        self._line = bytearray()  # the part of a line that has come
         self._untold = bytearray()
-        """What the parent has yet to take."""
+        """Bytes that the parent has yet to take."""
 
     @property
     def gone(self) -> bool:
@@ -72,8 +71,8 @@ class ParentTie:
             return True
 
     def watch(self, on_parent_gone: Callable[[], None], asked: Callable[[bytes], None]) -> None:
-        """`asked` is called on the loop with each line that comes, without its end; `on_parent_gone` once, when the
-        parent's end is closed, since it has died. What the parent has said before is heard in this call."""
+        """Call `asked` on the loop with each line that comes, without its end, and `on_parent_gone` once, when the
+        parent has died and its end is closed. Lines that have come before are handled within this call."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:
@@ -94,7 +93,7 @@ class ParentTie:
         readable()
 
     def _lines(self, data: bytes) -> Iterator[bytes]:
-        """Those that have come whole with the data. One that is too long comes as far as it may, which is no JSON."""
+        """Yield the lines that are whole with this data. One that is too long is cut, so that it isn't valid JSON."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             line = bytes(self._line + piece)[:LONGEST_LINE_BYTES]
@@ -106,7 +105,7 @@ class ParentTie:
         self.tell(json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()}))
 
     def tell(self, line: str) -> None:
-        """A line, without its end. What the parent doesn't take at once goes when it does."""
+        """Send a line, given without its end. Bytes that the parent doesn't take at once are sent later."""
         is_waiting = bool(self._untold)
         self._untold += line.encode() + b"\n"
         if not is_waiting:
@@ -118,7 +117,7 @@ class ParentTie:
                 del self._untold[: self._socket.send(self._untold)]
         except BlockingIOError:
             asyncio.get_running_loop().add_writer(self._socket.fileno(), self._go_on_telling)
-        except OSError:  # it's gone already, as `watch` will notice
+        except OSError:  # the parent is gone, as `watch` will notice
             self._untold.clear()
 
     def _go_on_telling(self) -> None:
@@ -129,12 +128,12 @@ class ParentTie:
         self._socket.close()
 
 
-# --- What a test asks a node of its cluster -----------------------------------------------------------------
+# --- Questions of a test about the cluster ------------------------------------------------------------------
 #
-# Who leads, what is in sync; and what it has the controller do. Of anything that the metadata says any node may be
-# asked, and answers by what it knows itself.
+# They ask who leads and what is in sync, and have the controller do things. Any node answers questions about the
+# metadata, by what it knows itself.
 
-_SOME = 5  # partitions that are named, where there are many
+_SOME = 5  # partitions that an answer names if there are many
 
 
 async def _partition(node: AnyNode, question: Question) -> Any:
@@ -149,23 +148,23 @@ async def _partition(node: AnyNode, question: Question) -> Any:
 
 
 async def _coordinator(node: AnyNode, question: Question) -> Any:
-    """`group` or `transactional_id` → `topic`, `partition`: the one whose leader is the coordinator. The topic is made
-    where somebody first asks for a coordinator: until then there is none."""
+    """`group` or `transactional_id` → `topic`, `partition`: the partition whose leader is the coordinator. The topic is
+    created when a client first looks for a coordinator; until then there is none."""
     name, key = (OFFSETS_TOPIC, "group") if "group" in question else (TRANSACTION_TOPIC, "transactional_id")
     topic = node.metadata.image.topics.get(name)
     if topic is None:
-        raise QuestionError(f"there is no coordinator yet: {name} isn't there")
+        raise QuestionError(f"there is no coordinator yet: {name} doesn't exist")
     return {"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))}
 
 
 async def _brokers(node: AnyNode, question: Question) -> Any:
-    """→ ids of the brokers that are registered and not fenced."""
+    """→ the ids of the registered brokers that aren't fenced."""
     return sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced)
 
 
 async def _out_of_sync(node: AnyNode, question: Question) -> Any:
-    """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them. Nothing
-    that is on the brokers in `absent` is in sync, though the metadata may not have heard of that yet."""
+    """→ `count`: how many partitions have no leader, or not all of their replicas in sync; `some`: a few of them.
+    Replicas on the brokers in `absent` count as out of sync, even if the metadata doesn't say so yet."""
     found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
     return {"count": len(found), "some": found[:_SOME]}
 
@@ -178,8 +177,8 @@ def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
 
 
 async def _reassign(node: AnyNode, question: Question) -> Any:
-    """`topic`, `partition`, `replicas`: begin to have the partition on these brokers, the preferred leader first. Of
-    the controller."""
+    """`topic`, `partition`, `replicas`: begin to move the partition to these brokers, the preferred leader first. Only
+    the controller answers."""
     from broker.controller.partition_requests import reassigned_partitions
     from protocol.messages.cluster_admin import (
         AlterPartitionReassignmentsRequest,
@@ -212,7 +211,7 @@ async def _reassign(node: AnyNode, question: Question) -> Any:
 
 
 async def _elect(node: AnyNode, question: Question) -> Any:
-    """`topic`, `partition`: the preferred leader is to lead, if it doesn't. Of the controller."""
+    """`topic`, `partition`: elect the preferred leader, if it doesn't lead. Only the controller answers."""
     from broker.controller.partition_requests import PREFERRED, elected_leaders
     from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersTopic
 
@@ -229,16 +228,14 @@ async def _elect(node: AnyNode, question: Question) -> Any:
 
 
 async def _decided(node: AnyNode, decide: Callable[[ClusterImage], Any]) -> Any:
-    """What the controller answers, or says against it."""
+    """The controller's answer. Raises QuestionError if it refuses, or isn't here."""
     if not node.metadata.is_leader:
         raise QuestionError("this node isn't the controller")
     controller = node.controller
     answer: Later[Any] = Later()
 
     async def decided() -> None:
-        answer.reply(
-            await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
-        )
+        answer.reply(await controller.submit_own(decide, log, "a request by the control socket failed"))
 
     controller.begin(decided())
     found = await answer
@@ -262,14 +259,14 @@ def _outcome(code: int, message: str | None) -> bool:
     return True
 
 
-# --- Who may do what ----------------------------------------------------------------------------------------
+# --- Rights and users ---------------------------------------------------------------------------------------
 #
-# As a client with every right could ask for it by requests, without one.
+# A client with every right could do the same by requests.
 
 
 async def _alter_acls(node: AnyNode, question: Question) -> Any:
-    """`create`, `delete`: ACLs to make, filters of ACLs to remove → those that were removed. All or none. Of the
-    controller."""
+    """`create`: ACLs to create, `delete`: filters of ACLs to delete → the deleted ACLs. All or none. Only the
+    controller answers."""
     from broker.process.security_questions import decision_on_acls
 
     decide = decision_on_acls(node, question.get("create", ()), question.get("delete", ()))
@@ -277,7 +274,7 @@ async def _alter_acls(node: AnyNode, question: Question) -> Any:
 
 
 async def _acls_in_force(node: AnyNode, question: Question) -> Any:
-    """`present`, `absent`: ACLs → whether this node decides by the one, and not by the other."""
+    """`present`, `absent`: ACLs → whether this node's authorizer has the former and not the latter."""
     from broker.process.security_questions import acls_in_force
 
     return acls_in_force(node, question.get("present", ()), question.get("absent", ()))
@@ -291,7 +288,7 @@ async def _acls(node: AnyNode, question: Question) -> Any:
 
 
 async def _add_users(node: AnyNode, question: Question) -> Any:
-    """`users`: their passwords by name; each can sign in by SCRAM from then on. Of the controller."""
+    """`users`: passwords by name. From then on each user can sign in by SCRAM. Only the controller answers."""
     from broker.process.security_questions import decision_on_users
 
     decide = decision_on_users(node, question["users"])
@@ -299,7 +296,7 @@ async def _add_users(node: AnyNode, question: Question) -> Any:
 
 
 async def _renew_certificates(node: AnyNode, question: Question) -> Any:
-    """Files with keys and certificates are others → null, once they are in use."""
+    """Reload keys and certificates from their files → null, once they are in use."""
     for failure in node.key_stores.follow(node.config):
         raise QuestionError(str(failure)) from failure
     return None
@@ -313,7 +310,7 @@ async def _users_known(node: AnyNode, question: Question) -> Any:
 
 
 async def _denials(node: AnyNode, question: Question) -> Any:
-    """`behind`: the number of a denial → some that came behind it (see `broker.process.security_questions.Denials`)."""
+    """`behind`: the number of a denial → some later ones (see `broker.process.security_questions.Denials`)."""
     from broker.process.security_questions import denials
 
     return denials(node, int(question.get("behind", 0)))
@@ -334,15 +331,15 @@ CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question], Waiting[Any]]] = {
     "renew_certificates": _renew_certificates,
     "users_known": _users_known,
 }
-"""By name. Each raises QuestionError, LookupError (KeyError where something isn't said), or TypeError where it makes
-no sense."""
+"""The questions by name. Each raises QuestionError, LookupError (KeyError if a field is missing), or TypeError for a
+field that makes no sense."""
 
 
-# --- What is asked of the process ---------------------------------------------------------------------------
+# --- Questions to the process -------------------------------------------------------------------------------
 
 
 class Control:
-    """Of one process."""
+    """Answers the questions to one process."""
 
     def __init__(
         self,
@@ -352,11 +349,11 @@ class Control:
         time: MovableTime,
         network: CuttableNetwork | None,
     ) -> None:
-        """`tell` writes a line. `stop` has the node stop: True where others are to take over what it leads before.
-        `begin_anew`: has another one take its place. `time`: the node's. `network`: the node's, where ways to others
-        can be cut."""
+        """`tell` writes a line. `stop` stops the node; with True other nodes take over its partitions first.
+        `begin_anew` puts another node in its place. `time`: the node's time. `network`: the node's network, if its
+        connections to other nodes can be cut."""
         self.node: Server | ControllerNode | None = None
-        """Once it has started."""
+        """The node, once it has started."""
         self.begin_anew = begin_anew
         self.time = time
         self.faults: Faults | None = None
@@ -364,11 +361,11 @@ class Control:
         self.stop = stop
         self.network = network
         self.serve: Callable[[str], Later[Any]] | None = None
-        """Has whoever knows the token be served over HTTP, where it is answered. Raises QuestionError."""
+        """Serve clients that know the token over HTTP, and return the address. Raises QuestionError."""
         self._tell = tell
 
     def began(self, node: Server | ControllerNode) -> None:
-        """This is the node that is asked from now on. No fault is armed at it."""
+        """Ask this node from now on. It has no armed faults."""
         self.node = node
         self.faults = self.journal = None
         if size := node.config.get_int(JOURNAL_SIZE):
@@ -383,8 +380,9 @@ class Control:
             keep_denials(node)
 
     def asked(self, line: bytes) -> None:
-        """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
-        the answer: it's no reason for the node to end, but where an invariant is broken."""
+        """Answer a line that has come, in this call or a later one.
+
+        If that fails, the error is the answer. Only a broken invariant ends the node."""
         carry_on(self._answer_line(line))
 
     async def _answer_line(self, line: bytes) -> None:
@@ -405,7 +403,7 @@ class Control:
             raise
 
     async def answered(self, question: Question) -> Any:
-        """Raises QuestionError, and what breaks an invariant, for the node to end."""
+        """The answer to a question. Raises QuestionError, or the error of a broken invariant, which ends the node."""
         try:
             return await _answered(self, question)
         except ValueError as error:
@@ -413,7 +411,7 @@ class Control:
         except QuestionError:
             raise
         except Exception as error:
-            # Its name alone: there may be passwords in the rest.
+            # Only its name is logged: the rest may have passwords.
             log.error("a question to this node failed: %r", question.get("ask"), exc_info=error)
             if stops_the_broker(error):
                 raise
@@ -425,7 +423,7 @@ class Control:
 
 
 async def _answered(control: Control, question: Question) -> Any:
-    """Anything that JSON has. Raises QuestionError."""
+    """The answer to a question, as a JSON value. Raises QuestionError."""
     name = question.get("ask")
     ask = QUESTIONS.get(name) if isinstance(name, str) else None
     if ask is not None:
@@ -446,7 +444,8 @@ async def _answered(control: Control, question: Question) -> Any:
 
 
 def _asked_of_node(name: str, time: MovableTime) -> Callable[[AnyNode, Question], Waiting[Any]] | None:
-    """What looks in, and what has something happen now, is loaded when it is first asked for: no start waits for it."""
+    """The function for a question to the node, or None. `looking_in` and `now_verbs` are loaded at their first
+    question, so that no start waits for them."""
     if name in CLUSTER_QUESTIONS:
         return CLUSTER_QUESTIONS[name]
     from broker.process.looking_in import LOOKING_IN
@@ -459,7 +458,7 @@ def _asked_of_node(name: str, time: MovableTime) -> Callable[[AnyNode, Question]
 
 
 def all_questions() -> Mapping[str, Callable[..., Waiting[Any]]]:
-    """What there is to ask, by name."""
+    """All questions, by name."""
     from broker.process.looking_in import LOOKING_IN
     from broker.process.now_verbs import NOW_VERBS
 
@@ -467,17 +466,17 @@ def all_questions() -> Mapping[str, Callable[..., Waiting[Any]]]:
 
 
 def _started(control: Control) -> AnyNode:
-    """Raises QuestionError."""
+    """The node. Raises QuestionError if it hasn't started yet."""
     if control.node is None:
         raise QuestionError("the node hasn't started yet")
     return control.node
 
 
 async def _cut(control: Control, question: Question) -> Any:
-    """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false, "delay_ms": 0}, …]}`: these and no others
-    are cut from now on (see `broker.environment.cut_network`)."""
+    """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false, "delay_ms": 0}, …]}`: cut these
+    connections from now on, and no others (see `broker.environment.cut_network`)."""
     if control.network is None:
-        raise QuestionError("this node connects to nobody")
+        raise QuestionError("this node connects to no other node")
     from broker.environment.cut_network import Cut
 
     try:
@@ -494,15 +493,15 @@ async def _cut(control: Control, question: Question) -> Any:
 
 
 async def _stop(control: Control, question: Question) -> Any:
-    """`{"leave": false}`: without others taking over first what this node leads."""
+    """Stop the node. `{"leave": false}`: before other nodes take over its partitions."""
     control.stop(bool(question.get("leave", True)))
     return True
 
 
 async def _serve_http(control: Control, question: Question) -> Any:
-    """`token`: whoever brings it is served over HTTP from now on → `host` and `port`, the same for each who asks."""
+    """`token`: serve clients that know it over HTTP from now on → `host` and `port`, always the same for a token."""
     if control.serve is None:
-        raise QuestionError("this process serves nobody else")
+        raise QuestionError("only a process that a program has started can be served over HTTP")
     return await control.serve(text_in(question, "token"))
 
 
@@ -510,7 +509,8 @@ async def _serve_http(control: Control, question: Question) -> Any:
 
 
 async def _begin_anew(control: Control, question: Question) -> Any:
-    """`copy`: a folder, or nothing for an empty one → where it listens, once it serves (`broker.process.renewal`)."""
+    """Begin anew, with an empty folder or with `copy`, a folder → where the node listens, once it serves
+    (`broker.process.renewal`)."""
     from broker.process.renewal import Renewal, RenewalError, check_can_begin_anew
 
     node, copy = _started(control), question.get("copy")
@@ -526,7 +526,7 @@ async def _begin_anew(control: Control, question: Question) -> Any:
 
 
 async def _copy(control: Control, question: Question) -> Any:
-    """`to`: a folder that isn't there → how many bytes of the node's there are in it now."""
+    """`to`: a folder that doesn't exist; copy the node's files to it → how many bytes it has now."""
     from broker.process.renewal import Copy, RenewalError
 
     node = _started(control)
@@ -547,8 +547,8 @@ _MOST_MS = 10 * 365 * 24 * 3_600_000
 
 
 async def _clock(control: Control, question: Question) -> Any:
-    """`do`: `advance` by `ms`, `skip_to_next`, which is when something is due next, `freeze`, `run`, or nothing of it →
-    `now_ms`, and whether it `stands`."""
+    """`do`: `advance` by `ms`, `skip_to_next` to when something is next due, `freeze`, `run`, or nothing → `now_ms`,
+    and whether the clock `stands`."""
     moved, do = control.time, question.get("do")
 
     if do in ("advance", "skip_to_next"):
@@ -569,7 +569,7 @@ async def _clock(control: Control, question: Question) -> Any:
 
 
 def _faults(control: Control) -> Faults:
-    """The node's, which has none until somebody asks for one. Raises QuestionError."""
+    """The node's faults, made when first asked for. Raises QuestionError."""
     node = _started(control)
     if control.faults is None:
         from broker.faults.node_faults import faults_of
@@ -580,12 +580,12 @@ def _faults(control: Control) -> Faults:
 
 
 async def _arm_fault(control: Control, question: Question) -> Any:
-    """`fault`: what goes wrong, with which requests, and when (`broker.faults.faults`) → its number."""
+    """`fault`: what goes wrong, for which requests, and when (`broker.faults.faults`) → its number."""
     from broker.faults.armed_fault import FaultError
 
     said = question.get("fault")
     if not isinstance(said, Mapping):
-        raise QuestionError("fault: an object is wanted")
+        raise QuestionError("fault: it has to be an object")
     try:
         return _faults(control).arm(said)
     except FaultError as error:
@@ -593,23 +593,23 @@ async def _arm_fault(control: Control, question: Question) -> Any:
 
 
 async def _disarm_fault(control: Control, question: Question) -> Any:
-    """`number`: what it holds goes on → its last state."""
+    """`number`: disarm the fault, so that requests that it holds go on → its last state."""
     return _faults(control).disarm(_number_of(control, question))
 
 
 async def _release_fault(control: Control, question: Question) -> Any:
-    """`number`: what it holds goes on → how many requests those were."""
+    """`number`: let the requests that the fault holds go on → how many these were."""
     return _faults(control).release(_number_of(control, question))
 
 
 async def _fault(control: Control, question: Question) -> Any:
-    """`number` → `seen`, `fired` and `standing`: for how many requests it was there, on how many it was carried out,
-    and how many it holds."""
+    """`number` → `seen`, `fired` and `standing`: how many requests the fault has matched, on how many it was carried
+    out, and how many it holds."""
     return _faults(control).state(_number_of(control, question))
 
 
 async def _all_faults(control: Control, question: Question) -> Any:
-    """→ the same of all that are armed, with their numbers as `fault`."""
+    """→ the states of all armed faults, as of `fault`, with their numbers as `fault`."""
     return _faults(control).states()
 
 
@@ -622,16 +622,17 @@ def _number_of(control: Control, question: Question) -> int:
 
 
 async def _journal(control: Control, question: Question) -> Any:
-    """`about`: of which requests, by the words of a fault, or all; `after`: behind which number → `requests`, the first
-    of them, oldest first; `next`: the `after` of the next page, or nothing; `lost`: how many aren't kept any more."""
+    """`about`: which requests, in the words of a fault; default: all. `after`: a number → `requests`: the first ones
+    after that number, oldest first; `next`: the `after` of the next page, or null; `lost`: how many aren't kept any
+    more."""
     from broker.faults.armed_fault import FaultError
 
     _started(control)
     if control.journal is None:
-        raise QuestionError(f"this node keeps no journal: {JOURNAL_SIZE} says of how many requests")
+        raise QuestionError(f"this node keeps no journal: {JOURNAL_SIZE} sets how many requests it has")
     about, after = question.get("about", {}), question.get("after", 0)
     if not isinstance(about, Mapping) or isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise QuestionError("about: an object is wanted, and after: a number")
+        raise QuestionError("about has to be an object, and after a number")
     try:
         return control.journal.page(about, after)
     except FaultError as error:
@@ -652,4 +653,4 @@ QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {
     "serve_http": _serve_http,
     "stop": _stop,
 }
-"""By name: what is asked of the process."""
+"""The questions to the process, by name."""

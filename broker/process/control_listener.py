@@ -1,11 +1,11 @@
-"""The listener at which a test in whatever language asks for faults, another time, an empty broker.
+"""The listener at which a test in any language can arm faults, move the clock, or reset the broker.
 
     curl -d '{"fault": {"api": "EndTxn", "do": "drop", "at": "answer"}}' localhost:9095/v1/arm_fault
     {"answer": 1}
 
-`barnabas.control.listener=HOST:PORT` turns it on. It is the process's, whatever node runs in it. What there is to ask
-is a part of what a program asks that has started the broker (`broker.process.control`): nothing that reads or writes
-files elsewhere. `GET /v1` tells what there is.
+`barnabas.control.listener=HOST:PORT` turns it on. It belongs to the process, whichever node runs in it. It takes some
+of the questions that a program asks which has started the broker (`broker.process.control`): none that reads or writes
+other files. `GET /v1` lists them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ OWN_HOST = "127.0.0.1"
 
 
 def control_listener_of(config: BrokerConfig, control: Control, environment: Environment) -> HttpServer:
-    """Bound, and not serving yet. Raises StartError."""
+    """The listener, bound but not serving yet. Raises StartError."""
     from importlib.util import find_spec
 
     if find_spec("h11") is None:
         raise StartError(
-            f"{CONTROL_LISTENER} needs the package h11, which isn't there: pip install 'barnabas[metrics]'",
+            f"{CONTROL_LISTENER} needs the package h11, which isn't installed: pip install 'barnabas[metrics]'",
             exit_status=2,
         )
     from broker.network.endpoints import bind_all
@@ -49,15 +49,17 @@ def control_listener_of(config: BrokerConfig, control: Control, environment: Env
 
 
 def own_control_listener(token: str, control: Control, environment: Environment) -> HttpServer:
-    """As `control_listener_of`, on a free port of loopback, for who knows the token. Raises QuestionError."""
+    """As `control_listener_of`, on a free port of loopback, for clients that know the token. Raises QuestionError."""
     from importlib.util import find_spec
 
     if find_spec("h11") is None:
-        raise QuestionError("it needs the package h11, which isn't there: pip install 'barnabas[metrics]'")
+        raise QuestionError(
+            "it needs the package h11, which isn't installed: pip install 'barnabas[metrics]'"
+        )
     try:
         bound = environment.network.bind(OWN_HOST, 0, BACKLOG)
     except OSError as error:
-        raise QuestionError(f"no port of {OWN_HOST} is to be had: {error}") from error
+        raise QuestionError(f"no port of {OWN_HOST} can be bound: {error}") from error
     return _server_at(bound, control, token, environment)
 
 
@@ -82,14 +84,14 @@ class _Door:
         self._token = token
 
     async def told(self, request: HttpRequest) -> HttpAnswer:
-        """What there is to ask, in the form of OpenAPI."""
+        """All questions, as an OpenAPI document."""
         from broker.process.openapi import described
 
         refusal = self._refusal(request)
         return refusal if refusal is not None else _json(described(all_questions()))
 
     async def asked(self, name: str, request: HttpRequest) -> HttpAnswer:
-        """`{"answer": ...}`, or with status 400 `{"error": "why"}`."""
+        """Answer a question with `{"answer": ...}`, or with status 400 and `{"error": "why"}`."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -97,30 +99,31 @@ class _Door:
             said = json.loads(request.body or b"null")
         except ValueError as error:
             return _json({"error": f"the body isn't JSON: {error}"}, 400)
-        if said is None or name == "begin_anew":  # which takes no folder from here
+        if said is None or name == "begin_anew":  # a folder can't be given over HTTP
             said = {}
         if not isinstance(said, dict):
-            return _json({"error": "the body is an object"}, 400)
+            return _json({"error": "the body has to be an object"}, 400)
         try:
             return _json({"answer": await self._control.answered({**said, "ask": name})})
         except QuestionError as error:
             return _json({"error": str(error)}, 400)
 
     def _refusal(self, request: HttpRequest) -> HttpAnswer | None:
-        """A page in a browser may reach this machine's loopback, and isn't served: it says its origin, and by which
-        name it has come."""
+        """The refusal of a request without the token or, if there is none, of a page in a browser. Such a page can
+        reach this machine's loopback; its headers tell its origin, and the host name that it used."""
         if self._token is not None:
             given = request.headers.get("authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 return _json(
-                    {"error": f"Authorization: Bearer with what {CONTROL_TOKEN} says is missing"}, 401
+                    {"error": f"the header Authorization: Bearer with {CONTROL_TOKEN} is missing or wrong"},
+                    401,
                 )
         elif "origin" in request.headers or host_name(request.headers.get("host", "")) not in LOOPBACK_NAMES:
             return _json({"error": f"pages of a browser need {CONTROL_TOKEN}"}, 403)
         return None
 
     def failed(self, error: BaseException) -> None:
-        """A broken invariant of the node that was asked."""
+        """Stop the node after a broken invariant."""
         if self._control.node is not None:
             self._control.node.faults.stop_on_failure(error)
 

@@ -1,6 +1,6 @@
-"""Topics that the environment asks for, `KAFKA_CREATE_TOPICS`: made before the node says that it has started.
+"""Creates the topics in `KAFKA_CREATE_TOPICS`, before the node reports that it has started.
 
-In a cluster the brokers that they need may come later than this one: it asks again for a while.
+In a cluster they may need brokers that start later than this one, so it tries again for a while.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ async def create_first_topics(
     tried: asyncio.Event,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Returns when each is there, or can't be made, which is logged. `tried` is set once all have been asked for, or
-    nothing more comes of it: an error of ours keeps no node from saying that it has started, unless it has to stop."""
+    """Create the topics. Returns once each exists or can't be created, which is logged.
+
+    `tried` is set once all have been tried once, or this has failed: an error of the broker doesn't keep a node from
+    reporting that it has started, unless the node has to stop."""
     try:
         await _create(server, topics, tried, sleep)
     except Exception as error:

@@ -1,7 +1,8 @@
-"""`barnabas format`: makes log directories those of a node and a cluster, as `kafka-storage format` does.
+"""`barnabas format`: formats log directories for a node and a cluster, as `kafka-storage format` does.
 
-What it writes is Kafka's: `meta.properties` in each directory, and what the new cluster begins with, its voters where
-they are given, where a Kafka of its release looks for it. Source: `StorageTool.runFormatCommand`, `Formatter`.
+It writes Kafka's own files: `meta.properties` in each directory, and the first records of the new cluster, with its
+voters if they are given, where a Kafka of its release looks for them. Source: `StorageTool.runFormatCommand`,
+`Formatter`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from storage.files import Files
 
 
 def voters_of(text: str, listener_name: str) -> VotersRecord:
-    """Each at a controller's listener of this name, in the order of their ids. Raises ValueError."""
+    """Parse voters, each at the controller's listener of this name. They are in the order of their ids. Raises
+    ValueError."""
     voters: dict[int, Voter] = {}
     for entry in text.strip().split(","):
         if entry:
@@ -111,7 +113,7 @@ _DEFAULT_ITERATIONS = 4096
 
 
 def credential(argument: str, new_salt: Callable[[], bytes]) -> UserScramCredentialRecord:
-    """Raises ValueError, which says nothing of a password."""
+    """Parse a credential. Raises ValueError, whose message never has a password."""
     mechanism, equals, given = argument.strip().partition("=")
     if not equals:
         raise ValueError(f"Failed to find equals sign in SCRAM argument '{mechanism}'")
@@ -190,7 +192,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Format(NamedTuple):
-    """What is to be written. `voters` None: the voters stand in the configuration, or come later."""
+    """What to write. `voters` is None if the configuration has the voters, or if they come later."""
 
     node_id: int
     cluster_id: str
@@ -207,7 +209,7 @@ class Format(NamedTuple):
 
 
 def format_command(arguments: Sequence[str]) -> int:
-    """The exit status, which is 0. Raises UsageError: nothing is written then, unless a disk failed."""
+    """Run the command. Returns the exit status 0. Raises UsageError; nothing is written then, unless a disk failed."""
     options = _parser().parse_args(arguments)
     chance = Chance(os.urandom)
     static = {
@@ -283,7 +285,7 @@ def _parser() -> _Parser:
 def _wanted(
     options: argparse.Namespace, config: BrokerConfig, static: Mapping[str, Setting], chance: Chance
 ) -> Format:
-    """Raises ValueError."""
+    """What the options say to write. Raises ValueError."""
     is_dynamic = not config.get_list(VOTERS)
     voters = _voters(options, config, static, chance, is_dynamic=is_dynamic)
     wished = dict(map(_feature, options.feature))
@@ -379,7 +381,8 @@ def _feature(argument: str) -> tuple[str, int]:
 
 
 def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bool) -> None:
-    """Raises UsageError, OSError. `meta.properties` comes last: without it a directory isn't formatted."""
+    """Write the files. `meta.properties` comes last: without it a directory isn't formatted. Raises UsageError,
+    OSError."""
     empty = [directory for directory in wanted.directories if not _is_formatted(wanted, files, directory)]
     formatted = [directory for directory in wanted.directories if directory not in empty]
     if formatted and not ignore_formatted:
@@ -407,7 +410,7 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
         log = f"{directory}/{METADATA_TOPIC}-0"
         if holds_metadata and wanted.is_controller:
             write_bootstrap(files, log, wanted.records, wanted.metadata_version, wanted.quorum, now_ms)
-        elif wanted.metadata_version < BOOTSTRAP_IN_LOG_SINCE:  # Kafka 4.3 has it everywhere
+        elif wanted.metadata_version < BOOTSTRAP_IN_LOG_SINCE:  # Kafka 4.3 writes it to every directory
             write_bootstrap(files, log, wanted.records, wanted.metadata_version, Quorum(), now_ms)
         properties = {
             "node.id": str(wanted.node_id),
@@ -419,7 +422,7 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
 
 
 def _is_formatted(wanted: Format, files: Files, directory: str) -> bool:
-    """Raises UsageError where it is somebody else's."""
+    """True if the directory is formatted. Raises UsageError if it belongs to another node or cluster."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     found = read_meta_properties(files, path)
     if found is None:

@@ -1,12 +1,11 @@
 """The broker's log: its lines, and the standard error that they go to.
 
 One event is one line. Names of groups, topics and clients come from outside. A newline or an escape code in one of
-them would forge lines, or do something to the terminal of whoever reads them: all that isn't printable is escaped, in
-this one place.
+them could forge lines, or act on the reader's terminal. So this one place escapes all that isn't printable.
 
-Whoever reads the standard error may be slow, or never read at all. A pipe takes 64 KiB, and then who writes to it
-waits: the loop, and with it every client. So a line goes straight out where there is room. Where there is none a
-thread takes over, which may wait, until it has caught up.
+The reader of the standard error may be slow, or never read at all. A pipe takes 64 KiB. Then a write blocks, and with
+it the loop and every client. So a line goes straight out if there is room. If there isn't, a thread takes over, which
+may block, until it has caught up.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class LineFormatter(logging.Formatter):
-    """Time, level, logger, message. Behind it, indented, the stack of what went wrong, where there is one."""
+    """Writes time, level, logger and message, and below them, indented, the stack of an error, if there is one."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)
@@ -47,11 +46,11 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, and the `stack` of what went wrong,
-    where there is one. JSON escapes what would end a line or move a cursor."""
+    """Writes one JSON object a line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, and the `stack` of an error,
+    if there is one. JSON escapes characters that would end a line or move a cursor."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # no start waits for it that has lines for people
+        import json  # imported here, so that a start with a log for people doesn't wait for it
 
         if isinstance(record.args, tuple):
             record.args = tuple(map(_told, record.args))
@@ -68,11 +67,11 @@ class JsonFormatter(logging.Formatter):
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {"text": LineFormatter, "json": JsonFormatter}
-"""By what `--log-format` takes."""
+"""The formatters, by the values of `--log-format`."""
 
 
 def _told(argument: object) -> object:
-    """An error without a text of its own, such as MemoryError, by its name."""
+    """The argument; for an error without a text, such as MemoryError, its class's name."""
     if isinstance(argument, BaseException) and not str(argument):
         return type(argument).__name__
     return argument
@@ -85,16 +84,16 @@ def _indented(text: str) -> str:
 # --- The standard error -------------------------------------------------------------------------------------
 
 MOST_WAITING_BYTES = 1 << 20
-"""Of lines that wait for a reader. Kafka's console appender waits for the reader, and whoever logs with it."""
+"""Most bytes of lines that wait for the reader. Kafka's console appender blocks the threads that log instead."""
 
 LAST_WAIT_S = 1.0
 
 _AT_ONCE = 4096
-"""What a pipe that is ready has room for (POSIX: PIPE_BUF); a terminal and a socket have more."""
+"""Bytes for which a ready pipe has room (POSIX: PIPE_BUF). Terminals and sockets have more."""
 
 
 class LogStream:
-    """Over an open descriptor, which stays its owner's; whole lines are written, from any thread."""
+    """Writes whole lines to an open descriptor, from any thread. It doesn't close the descriptor."""
 
     def __init__(self, descriptor: int, encoding: str) -> None:
         self._descriptor = descriptor
@@ -108,7 +107,7 @@ class LogStream:
         self._writer: threading.Thread | None = None
 
     def write(self, text: str) -> None:
-        """Never waits. Raises `OSError` where nobody is there to read."""
+        """Write a line. Never blocks. Raises OSError if the reader is gone."""
         data = text.encode(self._encoding, "backslashreplace")
         with self._lock:
             if self._writer is None and not self._waiting:
@@ -117,26 +116,26 @@ class LogStream:
                 self._keep(data)
             if self._writer is None and self._waiting:
                 writer = threading.Thread(target=self._write_waiting, name="log", daemon=True)
-                writer.start()  # which may fail: the next line tries again
+                writer.start()  # if this fails, the next line tries again
                 self._writer = writer
 
     def flush(self) -> None:
-        """Nothing is held back that could be written."""
+        """Does nothing: no line is held back that could be written."""
 
     def end(self) -> None:
-        """The process ends: who is slow to read has a second left."""
+        """The process ends: give a slow reader one more second."""
         writer = self._writer
         if writer is not None:
             writer.join(LAST_WAIT_S)
 
     def _write_what_fits(self, data: bytes) -> bytes:
-        """Returns the rest."""
+        """Write as much as there is room for. Returns the rest."""
         while data and self._poll.poll(0):
             data = data[os.write(self._descriptor, data[:_AT_ONCE]) :]
         return data
 
     def _keep(self, data: bytes) -> None:
-        # Once a line is dropped so are the next, until it is told how many: it is told where they are missing.
+        # After a dropped line the next ones are dropped, too, until a line says how many, where they are missing.
         if self._dropped or (self._waiting and self._waiting_bytes + len(data) > MOST_WAITING_BYTES):
             self._dropped += 1
             return
@@ -145,13 +144,13 @@ class LogStream:
 
     def _write_waiting(self) -> None:
         while (data := self._next_waiting()) is not None:
-            with contextlib.suppress(OSError):  # nobody reads any more: the next line that is logged tells
+            with contextlib.suppress(OSError):  # the reader is gone: the next line that is logged fails
                 while data:
-                    self._poll.poll()  # whoever opened it may have set it not to wait
+                    self._poll.poll()  # the descriptor may be non-blocking
                     data = data[os.write(self._descriptor, data[:_AT_ONCE]) :]
 
     def _next_waiting(self) -> bytes | None:
-        """None where the thread has caught up, and ends."""
+        """The next line; None if the thread has caught up, and ends."""
         with self._lock:
             if self._waiting:
                 data = self._waiting.popleft()

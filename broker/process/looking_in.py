@@ -1,7 +1,7 @@
-"""What a test sees of a broker without a client: its topics, records, transactions and groups.
+"""Shows a test a broker's topics, records, transactions and groups, without a client.
 
-Each question is answered by what this node leads or coordinates, of a bounded number of entries at a time; whoever asks
-goes on from the last of them.
+An answer is about what this node leads or coordinates. It has a bounded number of entries; the next question goes on
+from the last one.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 PAGE_BYTES: Final = 256 * 1024
-"""Of batches that one answer is made of, and of keys and values in it; or one record."""
+"""Most bytes of batches that one answer reads, and of keys and values in it. It always has at least one record."""
 MOST_RECORDS_TOLD: Final = 1_000
 MOST_ENTRIES_TOLD: Final = 500
 """Transactions, open transactions or groups in one answer."""
 MOST_MEMBERS_TOLD: Final = 1_000
-"""Of a group, that are named."""
+"""Members of a group that an answer names."""
 COUNTED_BYTES: Final = 32 * 1024 * 1024
-"""Of a partition, that are gone through to count what a group hasn't read."""
+"""Bytes of a partition that are read to count the records that a group hasn't read."""
 
 
 # --- Topics -----------------------------------------------------------------------------------------------------
 
 
 async def _create_topics(node: AnyNode, question: Question) -> Any:
-    """`topics`: the partitions of each by its name, or an object of `partitions`, `replication` and `configs`;
-    `if_missing`: those that are there already are left as they are → the names of those that were made."""
+    """`topics`: for each name the number of partitions, or an object of `partitions`, `replication` and `configs`;
+    `if_missing`: leave existing topics as they are → the names of the created topics."""
     wanted = [_creatable(name, said) for name, said in _topics_said(question).items()]
     outcome: Later[Created | KafkaError] = Later()
 
@@ -75,7 +75,7 @@ async def _create_topics(node: AnyNode, question: Question) -> Any:
 def _topics_said(question: Question) -> Mapping[str, Any]:
     topics = question.get("topics")
     if not isinstance(topics, Mapping) or not topics:
-        raise QuestionError(f"topics={topics!r}: an object of topics by their names is wanted")
+        raise QuestionError(f"topics={topics!r}: it has to be an object of topics by name")
     return topics
 
 
@@ -87,13 +87,13 @@ def _creatable(name: str, said: Any) -> CreatableTopic:
         said = {"partitions": said}
     unknown = [each for each in said if each not in _OF_A_TOPIC]
     if unknown:
-        raise QuestionError(f"{name}: a topic has {', '.join(_OF_A_TOPIC)}, and not {', '.join(unknown)}")
+        raise QuestionError(f"{name}: a topic has {', '.join(_OF_A_TOPIC)}, not {', '.join(unknown)}")
     numbers = [said.get(each, -1) for each in _OF_A_TOPIC[:2]]
     configs = said.get("configs", {})
     if not all(type(each) is int and -1 <= each < 1 << 15 for each in numbers):
-        raise QuestionError(f"{name}: partitions and replication are numbers, and not {numbers}")
+        raise QuestionError(f"{name}: partitions and replication have to be numbers, not {numbers}")
     if not isinstance(configs, Mapping):
-        raise QuestionError(f"{name}: configs={configs!r}: an object is wanted")
+        raise QuestionError(f"{name}: configs={configs!r}: it has to be an object")
     return CreatableTopic(
         name=name,
         num_partitions=numbers[0],
@@ -103,7 +103,7 @@ def _creatable(name: str, said: Any) -> CreatableTopic:
 
 
 async def _topic(node: AnyNode, question: Question) -> Any:
-    """`topic` → the ids of its `leaders`, by the partitions' numbers, and the partitions that this node leads (`here`)
+    """`topic` → `leaders`: the leader's id of each partition, in order; `here`: the partitions that this node leads,
     and can be asked about."""
     name = text_in(question, "topic")
     topic = node.metadata.image.topics.get(name)
@@ -124,7 +124,7 @@ def _led_log(node: Server, topic: str, index: int) -> PartitionLog:
 
 
 def _walked(log: PartitionLog, offset: int, max_bytes: int = PAGE_BYTES) -> WalkedLog:
-    """A page of batches from the offset on, all of them committed to the log."""
+    """A page of batches from the offset on, up to the high watermark."""
     start, end = log.log_start_offset, log.high_watermark
     seen = WalkedLog(start, log.last_stable_offset, end, max(offset, start))
     if seen.next < end:
@@ -136,16 +136,16 @@ def _walked(log: PartitionLog, offset: int, max_bytes: int = PAGE_BYTES) -> Walk
                 pass
         except CorruptRecordError as error:
             raise QuestionError(f"{log.topic}-{log.partition}: {error}") from None
-        if seen.next == before:  # nothing is behind it
+        if seen.next == before:  # there is no later batch
             seen.next = end
     seen.judge()
     return seen
 
 
 async def _records(node: AnyNode, question: Question) -> Any:
-    """`topic`, `partition`, `offset`: from there on, `most` of them, `committed`: as a reader of committed records gets
-    them (else of open and aborted transactions, too), `markers`: those of transactions as well → `records`, and
-    `start`, `stable`, `end` of the partition, and `next`, where to go on."""
+    """`topic`, `partition`; `offset`: where to begin; `most`: how many; `committed`: only those that a reader of
+    committed records gets (else those of open and aborted transactions, too); `markers`: the markers of transactions,
+    too → `records`; `start`, `stable`, `end` of the partition; and `next`, the offset to go on from."""
     broker = broker_of(node)
     topic, index = text_in(question, "topic"), number_in(question, "partition", 0, (1 << 31) - 1)
     most = number_in(question, "most", MOST_RECORDS_TOLD, MOST_RECORDS_TOLD) or 1
@@ -179,7 +179,7 @@ def _is_wanted(batch: WalkedBatch, stable: int, is_committed: bool, markers: boo
 def _documents(
     where: str, batch: WalkedBatch, names: Mapping[int, str], offset: int
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """Of its records from the offset on, each with the bytes that it is made of."""
+    """Yield the batch's records from the offset on, each as a document with its size in bytes."""
     header = batch.header
     of_batch = {
         "kind": "record" if batch.kind == DATA_BATCH else batch.kind,
@@ -225,7 +225,7 @@ def _known_transactions(node: Server) -> list[TransactionMetadata]:
 
 
 def _transactional_ids(node: Server) -> dict[int, str]:
-    """By producer ids of now, and of before the last change of one."""
+    """Transactional ids by producer id: by the present one, and by the previous one if it has changed."""
     found: dict[int, str] = {}
     for each in _known_transactions(node):
         if each.previous_producer_id != NO_PRODUCER_ID:
@@ -235,8 +235,8 @@ def _transactional_ids(node: Server) -> dict[int, str]:
 
 
 async def _transactions(node: AnyNode, question: Question) -> Any:
-    """`after`: a transactional id, or nothing → the next ones that this node coordinates, with their `state`,
-    `producer_id`, `epoch`, `started_ms`, `timeout_ms`, and the partitions that they still have to end."""
+    """`after`: a transactional id, or nothing → the next ids that this node coordinates, with their `state`,
+    `producer_id`, `epoch`, `started_ms`, `timeout_ms`, and the partitions in which their transaction isn't ended."""
     after = question.get("after", "")
     known = sorted(_known_transactions(broker_of(node)), key=lambda each: each.transactional_id)
     wanted = [each for each in known if each.transactional_id > after]
@@ -256,9 +256,9 @@ def _transaction(metadata: TransactionMetadata) -> dict[str, Any]:
 
 
 async def _open_transactions(node: AnyNode, question: Question) -> Any:
-    """`after`: topic, partition and producer id, or nothing → the next transactions that are open in partitions led
-    here, with the `first_offset` that readers of committed records wait at, and the `transactional_id`, where it is
-    coordinated here."""
+    """`after`: topic, partition and producer id, or nothing → the next open transactions in partitions that this node
+    leads, with the `first_offset` at which readers of committed records wait, and the `transactional_id`, if this node
+    coordinates it."""
     broker = broker_of(node)
     names = _transactional_ids(broker)
     after = tuple(question.get("after", ()))
@@ -290,8 +290,8 @@ def _opened(node: Server) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 async def _groups(node: AnyNode, question: Question) -> Any:
-    """`after`: a group, or nothing → the next ones that this node coordinates, with their `type`, `state`, members, and
-    the topics that they subscribe to, where that is known."""
+    """`after`: a group, or nothing → the next groups that this node coordinates, with their `type`, `state`, members,
+    and the topics that they subscribe to, if known."""
     after = question.get("after", "")
     groups = {
         each.group_id: each for shard in broker_of(node).groups.all_shards() for each in shard.groups.all()
@@ -329,9 +329,9 @@ def _subscribed(group: Group) -> list[str] | None:
 
 
 async def _lag(node: AnyNode, question: Question) -> Any:
-    """`group`, and `topic`, or nothing for all that it has committed or subscribes to → of each partition what is
-    `committed`, and, where it is led here, how many records a reader of committed ones has left: `lag`, which is "at
-    least" where it isn't `exact`."""
+    """`group`; `topic`: one, or nothing for all in which the group has offsets or to which it subscribes → for each
+    partition the `committed` offset and, if this node leads it, the `lag`: how many records a reader of committed ones
+    has left. If `exact` is false, it is at least so many."""
     broker = broker_of(node)
     name = text_in(question, "group")
     shard = broker.groups.shard_of(name)
@@ -345,7 +345,8 @@ async def _lag(node: AnyNode, question: Question) -> Any:
 
 
 def _committed(shard: GroupShard, name: str, topic: str | None) -> dict[str, dict[int, int]]:
-    """Offsets by topic and partition. Raises QuestionError where there is no such group, or one without offsets."""
+    """The group's offsets by topic and partition. Raises QuestionError if there is no such group, or if it is a share
+    group, which has none."""
     group = shard.groups.find(name)
     if group is None:
         raise QuestionError(f"there is no group {name}")
@@ -361,7 +362,7 @@ def _committed(shard: GroupShard, name: str, topic: str | None) -> dict[str, dic
 
 
 async def _partition_lag(node: AnyNode, question: Question) -> Any:
-    """`topic`, `partition`, `committed`: an offset, or nothing → as an entry of `lag`."""
+    """`topic`, `partition`, `committed`: an offset, or nothing → an entry as in `lag`."""
     broker = broker_of(node)
     topic, index = text_in(question, "topic"), number_in(question, "partition", 0, (1 << 31) - 1)
     committed = question.get("committed")
@@ -387,7 +388,7 @@ def _lag_of(node: Server, topic: str, index: int, committed: int | None) -> dict
 
 
 def _counted(batch: WalkedBatch, offset: int) -> int:
-    """Its records from the offset on."""
+    """How many records the batch has from the offset on."""
     if batch.header.base_offset >= offset:
         return batch.header.records_count
     return sum(1 for _ in parse_from(*read_payload(batch.data), offset))
@@ -403,4 +404,4 @@ LOOKING_IN: Mapping[str, Callable[[AnyNode, Question], Waiting[Any]]] = {
     "topic": _topic,
     "transactions": _transactions,
 }
-"""By name, as `broker.process.control.CLUSTER_QUESTIONS`. They raise KafkaError as well."""
+"""The questions by name, as `broker.process.control.CLUSTER_QUESTIONS`. They may also raise KafkaError."""

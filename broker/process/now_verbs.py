@@ -1,5 +1,5 @@
-"""What a test has happen now that else comes with time: a transaction that times out, a member whose session is over,
-a producer that is forgotten, retention, compaction. Each goes the way that its timer goes.
+"""Makes things happen now, for a test, that otherwise come with time: a transaction times out, a member's session ends,
+a producer is forgotten, retention and compaction run. Each runs the same code as its timer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 async def _expire_transaction(node: AnyNode, question: Question, time: MovableTime) -> Any:
-    """`transactional_id`: its transaction has been open for longer than its timeout → its `state`. Of its
-    coordinator."""
+    """`transactional_id`: abort its transaction as if it had timed out → its `state`. Only its coordinator answers."""
     name = text_in(question, "transactional_id")
     shard = broker_of(node).transactions.shard_of(name)
     metadata = shard.describe(name)
@@ -36,48 +35,48 @@ async def _expire_transaction(node: AnyNode, question: Question, time: MovableTi
 
 
 async def _expire_member(node: AnyNode, question: Question, time: MovableTime) -> Any:
-    """`group`, `member`: the id of a member, or of its instance, whose session is over → its id. Of the group's
-    coordinator."""
+    """`group`, `member`: end the session of the member with this id or instance id → its id. Only the group's
+    coordinator answers."""
     group_id, said = text_in(question, "group"), text_in(question, "member")
     shard = broker_of(node).groups.shard_of(group_id)
     group = shard.groups.find(group_id)
     static: Mapping[str, str] = getattr(group, "static_members", {})
     member_id = static.get(said, said)
     shard.expire_member(group_id, member_id)
-    await time.moved(0)  # what is due now comes
+    await time.moved(0)  # runs what is due now
     return member_id
 
 
 async def _expire_producer(node: AnyNode, question: Question, time: MovableTime) -> Any:
-    """`producer_id`: nothing has been heard of it for `producer.id.expiration.ms` → the partitions here that have
-    forgotten it. One whose transaction is open stays."""
+    """`producer_id`: forget the producer, as if it had been silent for `producer.id.expiration.ms` → the partitions
+    here that have forgotten it. A producer with an open transaction stays."""
     producer_id = number_in(question, "producer_id", -1, LONG_MAX)
     logs = [each.log for each in broker_of(node).partitions.all()]
     return sorted([log.topic, log.partition] for log in logs if log.producers.expire_now(producer_id))
 
 
 async def _run_retention(node: AnyNode, question: Question, time: MovableTime) -> Any:
-    """`topic`: what its retention says goes from the partitions led here → by their numbers, where each begins then."""
+    """`topic`: run retention in its partitions that this node leads → the start offset of each, by number."""
     broker = broker_of(node)
     topic = text_in(question, "topic")
     led = led_here(broker, topic)
     if not led:
         raise QuestionError(f"no partition of {topic} is led here")
     broker.housekeeping.retain_now([each.log for each in led])
-    await time.moved(0)  # what is due now comes
+    await time.moved(0)  # runs what is due now
     return {str(each.log.partition): each.log.log_start_offset for each in led}
 
 
 async def _run_compaction(node: AnyNode, question: Question, time: MovableTime) -> Any:
-    """`topic`: the replicas here are compacted, with the segment that is written to, whatever their ratios and lags
-    say → their numbers."""
+    """`topic`: compact its replicas here, the active segment as well, whatever ratios and lags are set → the numbers of
+    their partitions."""
     broker = broker_of(node)
     topic = text_in(question, "topic")
     hosted = broker.partitions.by_name.get(topic)
     if hosted is None:
         raise QuestionError(f"no partition of {topic} is here")
     if not hosted.config.compacts:
-        raise QuestionError(f"{topic} isn't compacted: its cleanup.policy says so")
+        raise QuestionError(f"{topic} isn't compacted: see its cleanup.policy")
     replicas = [hosted.partitions[index] for index in sorted(hosted.partitions)]
     for error in await together([_compacted(broker, each) for each in replicas]):
         if isinstance(error, KafkaError):
@@ -104,4 +103,5 @@ NOW_VERBS: Mapping[str, Callable[[AnyNode, Question, MovableTime], Waiting[Any]]
     "run_compaction": _run_compaction,
     "run_retention": _run_retention,
 }
-"""By name, as `broker.process.control.CLUSTER_QUESTIONS`, with the node's time. They raise KafkaError as well."""
+"""The questions by name, as `broker.process.control.CLUSTER_QUESTIONS`, with the node's time. They may also raise
+KafkaError."""

@@ -1,5 +1,5 @@
-"""What the control listener serves: each question with the types of what it takes and answers. From this table come
-the paths, and their description as OpenAPI (`GET /v1`)."""
+"""The questions that the control listener serves, with the types of their fields and answers. This table defines the
+paths, and their description as OpenAPI (`GET /v1`)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def by_any_name(each: Schema) -> Schema:
 
 
 def fields(**known: Schema) -> Schema:
-    """All of them are there."""
+    """An object that always has all of these fields."""
     return {"type": "object", "properties": known, "required": [*known], "additionalProperties": False}
 
 
 class AskedOverHttp(NamedTuple):
-    """`takes`: the fields of the body, those in `needs` always. `answers`: what stands under `answer`."""
+    """A question over HTTP. `takes`: the fields of the body; those in `needs` are required. `answers`: the type of
+    `answer`."""
 
     answers: Schema
     takes: Mapping[str, Schema] = {}
     needs: tuple[str, ...] = ()
     asks: str | None = None
-    """The name of the question, where it is another one than the path's."""
+    """The name of the question, if it differs from the path's."""
 
 
 _BYTES: Final = nullable({"type": "string", "contentEncoding": "base64"})
@@ -168,11 +169,11 @@ ASKED: Final[Mapping[str, AskedOverHttp]] = {
     "topic": AskedOverHttp(fields(leaders=_NUMBERS, here=_NUMBERS), {"topic": TEXT}, ("topic",)),
     "transactions": AskedOverHttp(many(_TRANSACTION), {"after": TEXT}),
 }
-"""Each is a path, and what it takes the fields of the body. `reset` takes no folder, and begins with an empty one."""
+"""The questions, by path. `reset` takes no folder: it begins with an empty one."""
 
 
 def described(questions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """All of them, in the form of OpenAPI; what each does says its docstring."""
+    """An OpenAPI document of all questions. Their docstrings describe them."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "barnabas, the control of a broker in a test", "version": "1"},

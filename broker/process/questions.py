@@ -1,4 +1,4 @@
-"""A question to a node, and how it is refused: what all that can be asked have in common."""
+"""The common part of all questions to a node: reading their fields, and refusing them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     AnyNode = Server | ControllerNode
 
 Question = Mapping[str, Any]
-"""As it came: what is asked stands under `ask`, what it takes under other names."""
+"""A question as it came. `ask` has its name; the other fields are its parameters."""
 
 
 class QuestionError(Exception):
-    """The question can't be answered; why, in one line."""
+    """The question can't be answered. The message says why, in one line."""
 
 
 def refusal(error: Error, message: str | None) -> QuestionError:
@@ -26,16 +26,16 @@ def refusal(error: Error, message: str | None) -> QuestionError:
 
 
 def broker_of(node: AnyNode) -> Server:
-    """Raises QuestionError where it is a controller alone."""
+    """The node as a broker. Raises QuestionError if it is only a controller."""
     from broker.server import Server
 
     if not isinstance(node, Server):
-        raise QuestionError("this node is no broker: it has neither partitions nor coordinators")
+        raise QuestionError("this node isn't a broker: it has neither partitions nor coordinators")
     return node
 
 
 def led_here(broker: Server, topic: str) -> list[Partition]:
-    """The topic's partitions that this broker leads, in their order; none where there is no such topic."""
+    """The topic's partitions that this broker leads, in order; none if there is no such topic."""
     from broker.replicas.leader import Leader
 
     hosted = broker.partitions.by_name.get(topic)
@@ -44,16 +44,16 @@ def led_here(broker: Server, topic: str) -> list[Partition]:
 
 
 def number_in(question: Question, name: str, otherwise: int, most: int) -> int:
-    """Raises QuestionError where it is none, or isn't between 0 and the most."""
+    """A field that has to be a number from 0 to `most`. Raises QuestionError."""
     found = question.get(name, otherwise)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
-        raise QuestionError(f"{name}={found!r}: a number from 0 to {most} is wanted")
+        raise QuestionError(f"{name}={found!r}: it has to be a number from 0 to {most}")
     return found
 
 
 def text_in(question: Question, name: str) -> str:
-    """Raises QuestionError where it isn't said, or isn't a text."""
+    """A field that has to be a text, and not empty. Raises QuestionError."""
     found = question.get(name)
     if not isinstance(found, str) or not found:
-        raise QuestionError(f"{name}={found!r}: a text is wanted")
+        raise QuestionError(f"{name}={found!r}: it has to be a text")
     return found

@@ -1,10 +1,10 @@
-"""A node of a test that begins anew within its process: with an empty folder, or with a copy of what it held at some
-moment. Only its interpreter and its ports stay: all else is a stop and a start, in milliseconds.
+"""Lets a test's node begin anew within its process: with an empty folder, or with a copy of its files from some moment.
+Only the interpreter and the ports stay; all else is a stop and a start, in milliseconds.
 
-A copy is what a crash at that moment would leave: whoever starts on it recovers, and open transactions and groups go
-on. What it consists of is settled in one turn of the loop, so that nothing is written meanwhile: small files are copied
-there, and of large ones, which are logs that only grow, the size is taken. Their bytes up to there are copied beside
-the loop. (Linked files would take no room, but whoever flips a byte in one, or cuts it, would do so in the other.)
+A copy is what a crash at that moment would leave: a node that starts on it recovers, and open transactions and groups
+go on. One turn of the loop determines its contents, so that nothing is written meanwhile: it copies small files, and
+notes the size of large ones, which are logs and only grow. Their bytes up to that size are copied beside the loop.
+(Hard links would take no space, but flipping a byte in one file, or cutting it, would change the other, too.)
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 _TRIES = 5
 LARGE_BYTES = 256 * 1024
-"""From here on a log is copied beside the loop."""
+"""A log of this size or more is copied beside the loop."""
 MOST_LARGE_FILES = 500
-"""Each is open meanwhile. The others are copied at once."""
+"""Most files that are copied beside the loop, since each stays open meanwhile. Other files are copied at once."""
 _PIECE_BYTES = 8 * 1024 * 1024
 _NOT_COPIED = frozenset((LOCK_FILE, CLEAN_SHUTDOWN_FILE))
 
 
 class RenewalError(Exception):
-    """It can't be, or can't be copied; why, in one line."""
+    """The node can't begin anew, or can't be copied. The message says why, in one line."""
 
 
 class _Large(NamedTuple):
-    """A log that is yet to be copied, up to this size, from a descriptor: its path may be another's by then."""
+    """A log that is yet to be copied, up to this size. It is read by descriptor: its path may belong to another file by
+    then."""
 
     descriptor: int
     size_bytes: int
@@ -55,12 +56,12 @@ class _Large(NamedTuple):
 
 
 class Copy:
-    """A copy of a node's only folder: what it consists of is settled when this is made, and `complete` ends it."""
+    """A copy of a node's only folder. Making this object determines its contents; `complete` ends the copy."""
 
     def __init__(self, folders: Sequence[str], to: str) -> None:
         """Raises RenewalError, OSError.
 
-        Threads beside the loop may be cleaning a log, and files come and go under it: it is begun again then."""
+        Threads beside the loop may clean a log meanwhile, so that files come and go. Then the copy begins again."""
         folder = _only_one_of(folders)
         for _ in range(_TRIES):
             shutil.rmtree(to, ignore_errors=True)
@@ -94,7 +95,7 @@ class Copy:
         self._large.append(_Large(descriptor, size, target))
 
     def complete(self) -> int:
-        """The rest is copied, in whichever thread this is: how many bytes all are. Raises RenewalError, OSError."""
+        """Copy the rest, in the calling thread. Returns the bytes of the whole copy. Raises RenewalError, OSError."""
         with self._open:
             for each in self._large:
                 each.copy()
@@ -102,24 +103,24 @@ class Copy:
 
 
 class Renewal(NamedTuple):
-    """`copy`: the folder to begin with; None for an empty one. `told` is called with where the node listens then."""
+    """`copy`: the folder to begin with; None for an empty one. `told` is called with the node's new addresses."""
 
     copy: str | None
     told: Callable[[Any], None]
 
 
 def check_can_begin_anew(config: BrokerConfig, copy: str | None) -> None:
-    """Raises RenewalError."""
+    """Check that a node with these settings can begin anew. Raises RenewalError."""
     if config.joins or config.is_only_controller:
-        raise RenewalError("a node of a cluster can't begin anew: the others would know it from before")
+        raise RenewalError("a node of a cluster can't begin anew: the other nodes would still know its past")
     _only_one_of(config.log_dirs)
     if copy is not None and not os.path.isdir(copy):
         raise RenewalError(f"there is no folder {copy}")
 
 
 def begin_anew(config: BrokerConfig, cluster_id: str, copy: str | None) -> None:
-    """Behind the end of the node: its folder is as it is to be, no setting is altered, and its cluster is still called
-    so. Raises OSError."""
+    """After the end of the node: prepare its folder, drop altered settings, and keep the cluster's id. Raises
+    OSError."""
     (folder,) = config.log_dirs
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
@@ -133,7 +134,7 @@ def begin_anew(config: BrokerConfig, cluster_id: str, copy: str | None) -> None:
 
 
 def _only_one_of(folders: Sequence[str]) -> str:
-    """Raises RenewalError."""
+    """The only folder. Raises RenewalError if there are several."""
     if len(folders) != 1:
         raise RenewalError("it has several log directories")
     return folders[0]
@@ -149,7 +150,7 @@ def _names(folder: str) -> set[str]:
 
 
 def _files(folder: str, to: str) -> Iterator[tuple[str, str]]:
-    """Each file and where its copy is to be, whose folder is there."""
+    """Yield each file, and the path for its copy. The folder of the copy exists."""
     for root, _, names in os.walk(folder):
         target = os.path.join(to, os.path.relpath(root, folder))
         os.makedirs(target, exist_ok=True)

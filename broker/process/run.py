@@ -40,12 +40,13 @@ STOPPING = "STOPPING=1"
 
 
 PATIENCE_S = 1.0
-"""With a service manager that doesn't read what it is told: the loop stands still meanwhile."""
+"""How long a message waits for a service manager that doesn't read it: the loop stands still meanwhile."""
 
 
 def notify(environ: Mapping[str, str], *lines: str) -> None:
-    """Tell the service manager that started this process, where one did. A name that begins with @ is an abstract one.
-    See sd_notify(3)."""
+    """Notify the service manager that started this process, if one did. See sd_notify(3).
+
+    A name that begins with @ is an abstract one."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
@@ -66,23 +67,24 @@ def notify(environ: Mapping[str, str], *lines: str) -> None:
 _STANDARD_ERROR = 2
 
 GARBAGE_THRESHOLDS = (10_000, 2, 4_000)
-"""Of Python's collector of cycles. It stops the world to go over all objects that are young, or for the oldest of them
-over all there are: by Python's thresholds a few times while one large request is read, some tenths of a second each.
+"""The thresholds of Python's cycle collector. It stops the world to go over all young objects, or, for the oldest
+generation, over all objects. With Python's own thresholds that happens a few times while one large request is read, for
+some tenths of a second each.
 
-What has outlived that once is gone over every third time, when it is 30,000 objects: 110,000, as by Python's threshold,
-took 20 ms and more. For what is old it comes about never, and nothing that comes and goes may be in a cycle: neither
-connections nor requests nor topics."""
+Objects that have outlived one collection are gone over every third time, when they are 30,000: with Python's threshold
+there were 110,000, which took 20 ms and more. Old objects are hardly ever gone over. So nothing that comes and goes may
+be in a cycle: neither connections nor requests nor topics."""
 
 RENEWALS_PER_COLLECTION = 50
-"""So often may a test have its node begin anew before what is left of those before is looked for, some 20 ms each."""
+"""How often a test's node begins anew before the collector looks for what earlier nodes left, at some 20 ms each."""
 
 STOPPING_SWITCH_INTERVAL_S = 0.1
-"""At a stop nobody is served any more, and the threads that sync let go of the interpreter at each call to the disk: to
-be asked for it every moment costs them a tenth of the stop."""
+"""At a stop no client is served any more, and the threads that sync release the interpreter at each call to the disk.
+Asking them for it at shorter intervals takes a tenth of the stop."""
 
 
 def run(options: Options) -> int:
-    """Run until a signal, the parent's end or a failure; the exit status."""
+    """Run until a signal, the parent's end or a failure. Returns the exit status."""
     _hold_standard_descriptors()
     _log_to_standard_error(options.log)
     for warning in options.config.warnings:
@@ -105,9 +107,9 @@ def run(options: Options) -> int:
         print(f"barnabas: {printable(str(error))}", file=sys.stderr)
         return error.exit_status
     finally:
-        # A parent that lives may start a broker there again, and removes the folder when it does not.
+        # A parent that is alive may start a broker there again; else the parent removes the folder.
         if options.temporary and (parent is None or parent.gone):
-            import shutil  # with all its compressions: nothing else of a broker needs it
+            import shutil  # imported here: it loads compression modules, and nothing else in a broker needs it
 
             for path in [*options.config.log_dirs, *options.temporary_root]:
                 shutil.rmtree(path, ignore_errors=True)
@@ -116,13 +118,13 @@ def run(options: Options) -> int:
 
 
 async def _run(options: Options, parent: ParentTie | None) -> int:
-    """Raises StartError."""
+    """Run nodes until the end. Returns the exit status. Raises StartError."""
     asked_to_stop = _Asked(asyncio.get_running_loop())
     environment = Environment.of_this_machine()
     control = None
     if parent is not None or options.config.control_listener:
         environment, control = await _under_control(options, environment, parent, asked_to_stop)
-    # A parent may have a service manager of its own, which isn't ours to talk to.
+    # With a parent, the service manager in the environment is the parent's, so the broker doesn't notify it.
     manager = os.environ if parent is None else {}
     ready = partial(_tell_ready, parent)
     renewals = 0
@@ -133,7 +135,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
             return 0
         if control is not None:
             control.began(server)
-        gc.freeze()  # what a start made is there to stay
+        gc.freeze()  # objects that a start makes live as long as the node
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         gc.enable()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -159,7 +161,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         environment = environment.with_threads_of(control.time)
         ready = partial(_tell_renewed, renewal)
         del server
-        gc.unfreeze()  # the node that has ended is garbage, in cycles, of some 60 KB
+        gc.unfreeze()  # the ended node is garbage in cycles, some 60 KB
         renewals += 1
         if renewals % RENEWALS_PER_COLLECTION == 0:
             gc.collect()
@@ -174,7 +176,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
 
 
 def _clear(options: Options, control: Control, cluster_id: str, renewal: Renewal) -> None:
-    """For the next node in this process: its folder, its settings, and the time."""
+    """Prepare the folder, the settings and the time for the next node in this process."""
     from broker.process.renewal import begin_anew
 
     begin_anew(options.config, cluster_id, renewal.copy)
@@ -184,8 +186,9 @@ def _clear(options: Options, control: Control, cluster_id: str, renewal: Renewal
 async def _under_control(
     options: Options, environment: Environment, parent: ParentTie | None, asked_to_stop: _Asked
 ) -> tuple[Environment, Control]:
-    """What the parent asks, or whoever comes to the listener for it, is answered; and a parent's end is ours. Raises
-    StartError where there can't be such a listener."""
+    """Answer questions of the parent, and of clients of the control listener, and stop when the parent ends.
+
+    Raises StartError if the listener isn't possible."""
     from broker.environment.movable_time import MovableTime
     from broker.process.control import Control
 
@@ -193,14 +196,14 @@ async def _under_control(
     environment = replace(environment, clock=moved, scheduler=moved).with_threads_of(moved)
     network = None
     if options.config.joins:
-        # Here, so that no other start waits for it.
+        # Imported here, so that no other start waits for it.
         from broker.environment.cut_network import CuttableNetwork
 
         network = CuttableNetwork(environment.network, environment.scheduler)
         environment = replace(environment, network=network)
 
     def gone() -> None:
-        # Whoever dies takes a whole cluster along: who would take over, and who would decide on it?
+        # The end of the parent ends a whole cluster: no node is left to take over, or to decide that.
         asked_to_stop.by("the program that started it has ended", leaves=False)
 
     def stop(leaves: bool) -> None:
@@ -219,7 +222,7 @@ async def _under_control(
 
 
 def _own_listener(control: Control, environment: Environment) -> Callable[[str], Later[Any]]:
-    """Opened when the parent first asks for it: no start waits for it."""
+    """A function that opens the parent's own listener at its first call, so that no start waits for it."""
     opened: dict[str, Any] = {}
     opening: list[asyncio.Future[None]] = []
 
@@ -245,7 +248,7 @@ def _own_listener(control: Control, environment: Environment) -> Callable[[str],
 
 async def _start(options: Options, environment: Environment) -> Server | ControllerNode:
     if options.config.is_only_controller:
-        # Here, so that no broker's start waits for it.
+        # Imported here, so that no broker's start waits for it.
         from broker.starting import start_controller
 
         return await start_controller(options.config, environment)
@@ -255,8 +258,8 @@ async def _start(options: Options, environment: Environment) -> Server | Control
 async def _started(
     options: Options, environment: Environment, asked_to_stop: _Asked
 ) -> Server | ControllerNode | None:
-    """None where somebody asked to stop meanwhile: a broker that joins a cluster may wait long for its controller.
-    Raises StartError."""
+    """Start the node. Returns None if it is asked to stop meanwhile: a broker that joins a cluster may wait long for
+    its controller. Raises StartError."""
     starting = asyncio.ensure_future(_start(options, environment))
     asked = asyncio.ensure_future(asked_to_stop.event.wait())
     await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
@@ -270,16 +273,16 @@ async def _started(
 
 
 class _Asked:
-    """Whether somebody asked the broker to stop, and who: a signal, or the parent.
+    """Whether and why the broker is asked to stop: by a signal, or by the parent.
 
-    A signal that was ignored when the process started stays so, as in the JVM: `nohup` ignores SIGHUP, and a shell
-    SIGINT for what it runs in the background.
+    A signal that was ignored when the process started stays ignored, as in the JVM: `nohup` ignores SIGHUP, and a shell
+    ignores SIGINT for background jobs.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reason = ""
         self.leaves = True
-        """Whether others are to take over what it leads, before it stops."""
+        """True if other nodes are to take over its partitions before it stops."""
         self.event = asyncio.Event()
         self.renewal: Renewal | None = None
         for number, name in (
@@ -296,12 +299,12 @@ class _Asked:
         self.event.set()
 
     def begin_anew(self, renewal: Renewal) -> None:
-        """The node stops, and another one takes its place in this process."""
+        """Stop the node, and have another one take its place in this process."""
         self.renewal = renewal
         self.event.set()
 
     def taken_renewal(self) -> Renewal | None:
-        """Where that is why it stops. Who has asked for the end meanwhile is heard first."""
+        """The renewal, if that is why the node stops. A request to stop for good takes precedence."""
         renewal, self.renewal = self.renewal, None
         if renewal is None or self.reason:
             return None
@@ -313,7 +316,7 @@ class _Asked:
 async def _first_topics(
     server: Server | ControllerNode, topics: Sequence[FirstTopic], asked_to_stop: _Asked
 ) -> AsyncIterator[None]:
-    """Those that can be are there before anybody is told that the node has started."""
+    """Try to create the topics before the node reports that it has started."""
     if not topics:
         yield
         return
@@ -336,7 +339,7 @@ async def _serve(
     asked_to_stop: _Asked,
     manager: Mapping[str, str],
 ) -> None:
-    """Say where the server is, and wait for the signal, the parent's end or a failure."""
+    """Report the server's addresses, and wait for a signal, the parent's end or a failure."""
     endpoints = {endpoint.name: endpoint.text for endpoint in server.endpoints}
     ready(server.bootstrap, endpoints)
     # Testcontainers waits for "[KafkaServer id=N] started".
@@ -348,7 +351,7 @@ async def _serve(
     notify(manager, READY, printable(f"STATUS={where}"))
     console = None
     if options.console is not None:
-        # Here, so that nothing of it is paid where it isn't asked for.
+        # Imported here, so that it costs nothing if it isn't wanted.
         from broker.process.console_process import start_console
 
         console = start_console(server, options.console)
@@ -369,8 +372,8 @@ def _tell_renewed(renewal: Renewal, bootstrap: str, listeners: Mapping[str, str]
 
 
 def _hold_standard_descriptors() -> None:
-    """Where a standard stream was closed by who started us, nothing else may get its number: not a log's file, which
-    would be written to by mistake, nor the loop's, at whose closing libuv ends the process."""
+    """If the starting program has closed a standard stream, nothing else may get its descriptor: not a log's file,
+    which would be written to by mistake, nor the loop's, since libuv ends the process when that is closed."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -385,7 +388,7 @@ def _log_to_standard_error(options: LogOptions) -> None:
 
 class _LogHandler(logging.StreamHandler[LogStream]):
     def close(self) -> None:
-        """By `logging.shutdown`, however the process ends."""
+        """Called by `logging.shutdown`, however the process ends."""
         self.stream.end()
         super().close()
 
@@ -395,8 +398,9 @@ def _text_of(failure: BaseException) -> str:
 
 
 def _say(options: Options, event: str) -> None:
-    """A line such as the log's, at any level of it, to the standard output. That may be closed or full, or not be able
-    to write a folder's name: no reason to end."""
+    """Write a line in the log's format to the standard output, whatever the log's level.
+
+    The output may be closed or full, or unable to encode a folder's name. That is no reason to end."""
     record = logging.LogRecord("barnabas", logging.INFO, "", 0, event, None, None)
     line = FORMATTERS[options.log.format]().format(record)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -404,7 +408,7 @@ def _say(options: Options, event: str) -> None:
         print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
         log.warning("the standard output can't be written: %s", error)
-        # else the interpreter tries again at its end, and makes an exit status of 120 of it
+        # Else the interpreter tries again at its end, fails, and exits with status 120.
         with contextlib.suppress(OSError, AttributeError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""What a test asks a node about who may do what: see `broker.process.control`, which imports this where it is asked.
+"""Answers a test's questions about rights and users. `broker.process.control` imports this at the first such question.
 
-ACLs and filters of them are lists of seven: as `Acl` and `AclFilter` have their fields.
+ACLs and filters of ACLs are lists of seven: the fields of `Acl` and `AclFilter`, in order.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ Given: TypeAlias = Iterable[Sequence[Any]]
 
 
 def _standard(node: AnyNode) -> StandardAuthorizer:
-    """Raises LookupError."""
+    """The node's authorizer. Raises LookupError if there is none."""
     found = standard_of(node.authorizer)
     if found is None:
-        raise LookupError("no authorizer is configured (authorizer.class.name): everybody may do everything")
+        raise LookupError(
+            "no authorizer is configured (authorizer.class.name): all clients may do everything"
+        )
     return found
 
 
 def decision_on_acls(node: AnyNode, create: Given, delete: Given) -> Decide[list[Acl] | KafkaError]:
-    """Makes ACLs, and removes those that filters meet, which are answered; or what speaks against one, where none
-    of it is done. Raises LookupError."""
+    """A decision that creates ACLs and deletes those that match filters. Its answer is the deleted ACLs, or the error
+    of one; nothing is done then. Raises LookupError."""
     _standard(node)
     wanted = [Acl(*each) for each in create]
     filters = [AclFilter(*each) for each in delete]
@@ -63,7 +65,7 @@ def decision_on_acls(node: AnyNode, create: Given, delete: Given) -> Decide[list
 
 
 def acls_in_force(node: AnyNode, present: Given, absent: Given) -> bool:
-    """Whether the node decides by the one, and no more by the other. Raises LookupError."""
+    """True if the node's authorizer has all of `present` and none of `absent`. Raises LookupError."""
     holds = _standard(node).holds
     return all(holds(Acl(*each)) for each in present) and not any(holds(Acl(*each)) for each in absent)
 
@@ -72,7 +74,7 @@ MOST_TOLD = 100
 
 
 def known_acls(node: AnyNode, principal: str) -> list[Acl]:
-    """Those of a principal, in order, the first ones where there are many. Raises LookupError."""
+    """The ACLs of a principal, in order; only the first ones if there are many. Raises LookupError."""
     _standard(node)
     return sorted(acl for acl in node.metadata.image.kept.acls if acl.principal == principal)[:MOST_TOLD]
 
@@ -81,7 +83,7 @@ def known_acls(node: AnyNode, principal: str) -> list[Acl]:
 
 
 def decision_on_users(node: AnyNode, users: Mapping[str, str]) -> Decide[KafkaError | None]:
-    """Gives each user, of whom the password is said, a credential of either mechanism."""
+    """A decision that gives each user, by name and password, a credential of both mechanisms."""
     by_mechanism = []
     for mechanism, digest in HASHES.items():
         upsertions = []
@@ -113,7 +115,7 @@ def decision_on_users(node: AnyNode, users: Mapping[str, str]) -> Decide[KafkaEr
 
 
 def users_known(node: AnyNode, users: Iterable[str]) -> bool:
-    """Whether each can sign in at the node by either mechanism."""
+    """True if each user can sign in at the node by both mechanisms."""
     image = node.metadata.image
     return all(scram_credential(image, mechanism, user) is not None for user in users for mechanism in HASHES)
 
@@ -121,16 +123,16 @@ def users_known(node: AnyNode, users: Iterable[str]) -> bool:
 # --- Denials ------------------------------------------------------------------------------------------------
 
 MOST_DENIALS = 100
-"""That are kept: the last ones."""
+"""Denials that are kept: the last ones."""
 LONGEST_NAME = 249
-"""Characters of what a client names, as far as they are kept."""
+"""Characters that are kept of a client's names."""
 LONGEST_RULE = 1_000
 DENIALS_TOLD = 10
-"""At a time."""
+"""Denials in one answer."""
 
 
 class Denials:
-    """What a node's authorizer has denied, as far as it is logged. `now_ms`: the time of day."""
+    """The last denials of a node's authorizer that it also logs. `now_ms`: the time of day."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -165,15 +167,15 @@ class Denials:
         )
 
     def behind(self, number: int) -> list[dict[str, object]]:
-        """Some of those that came behind the one of that number, the oldest first; none where there are no more."""
+        """Some of the denials after that number, the oldest first; empty if there are none."""
         kept = self._kept
-        first = self._count - len(kept)  # how many are gone
+        first = self._count - len(kept)  # how many aren't kept any more
         begin = max(number - first, 0)
         return [*islice(kept, begin, begin + DENIALS_TOLD)]
 
 
 def keep_denials(node: AnyNode) -> None:
-    """From now on, where anything is denied. Raises LookupError."""
+    """Keep the node's denials from now on. Raises LookupError if nothing can be denied."""
     _standard(node).heard = Denials(node.clock.now_ms)
 
 

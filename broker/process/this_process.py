@@ -1,4 +1,4 @@
-"""What a fault can do to this process, its threads and the files on its disk."""
+"""The faults of a process: they act on its threads, on its files, and on the process itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class ThisProcess:
         self.one_thread_at_a_time = threading.Lock()
 
     def block(self, for_ms: int) -> None:
-        """The thread that calls."""
+        """Block the calling thread."""
         time.sleep(for_ms / 1000)
 
     def flip_a_byte(self, path: str, drawn: int) -> None:
-        """Of the file on the disk, the same one for the same number; nothing where it has none, or isn't there."""
+        """Flip a byte of the file on the disk, always the same one for the same number. Does nothing if the file is
+        empty or missing."""
         with contextlib.suppress(FileNotFoundError), open(path, "r+b", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size:
@@ -30,9 +31,9 @@ class ThisProcess:
                 os.pwrite(file.fileno(), bytes((byte ^ 0xFF,)), at)
 
     def crash(self) -> None:
-        """At once."""
+        """Kill this process at once."""
         os.kill(os.getpid(), signal.SIGKILL)
 
     def pause(self) -> None:
-        """Until somebody sends a SIGCONT."""
+        """Stop this process until it gets a SIGCONT."""
         os.kill(os.getpid(), signal.SIGSTOP)

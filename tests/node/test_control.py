@@ -129,7 +129,7 @@ def test_a_broken_invariant_that_a_question_finds_is_told_and_ends_the_node() ->
 
 
 def test_a_node_that_connects_to_nobody_is_cut_off_from_nobody() -> None:
-    assert Asked().ask(ask="cut", cuts=[]) == {"id": 7, "error": "this node connects to nobody"}
+    assert Asked().ask(ask="cut", cuts=[]) == {"id": 7, "error": "this node connects to no other node"}
 
 
 # --- the socket -------------------------------------------------------------------------------------------------

@@ -87,9 +87,9 @@ def test_time_is_moved_and_the_broker_emptied(shared: tuple[barnabas.Broker, int
     ("path", "said", "status", "text"),
     [
         ("/v1/arm_fault", {"fault": {"do": "explode"}}, 400, "it can be error, delay"),
-        ("/v1/arm_fault", {}, 400, "an object is wanted"),
+        ("/v1/arm_fault", {}, 400, "it has to be an object"),
         ("/v1/arm_fault", b"{", 400, "isn't JSON"),
-        ("/v1/arm_fault", b"[]", 400, "is an object"),
+        ("/v1/arm_fault", b"[]", 400, "has to be an object"),
         ("/v1/partition", {"topic": "none", "partition": 0}, 400, "there is no partition none-0"),
         ("/v1/copy", {"to": "/tmp/x"}, 404, "There is no /v1/copy"),
         ("/v1/stop", {}, 404, "There is no /v1/stop"),

@@ -70,7 +70,7 @@ def test_more_than_one_answer_holds() -> None:
 def test_there_is_none_where_nobody_wants_one() -> None:
     with (
         barnabas.Broker() as broker,
-        pytest.raises(ValueError, match=r"barnabas\.journal\.size says of how many requests"),
+        pytest.raises(ValueError, match=r"barnabas\.journal\.size sets how many requests"),
     ):
         broker.journal()
 

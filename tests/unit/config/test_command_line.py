@@ -270,7 +270,7 @@ def test_topics_of_the_environment_are_made_by_a_broker_and_not_by_a_controller_
     }
     options = parse(environ={**environ, **of_controller})
     assert not options.topics
-    assert "KAFKA_CREATE_TOPICS: this node is no broker, and makes no topics" in options.config.warnings
+    assert "KAFKA_CREATE_TOPICS: this node isn't a broker, and creates no topics" in options.config.warnings
 
 
 def test_the_cluster_id_comes_from_the_environment() -> None:
