@@ -1,4 +1,4 @@
-"""The coordinators of a broker, and what goes between them and the leaders of partitions."""
+"""The coordinators of a broker, and their connections to the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Each is an attribute of the node as well."""
+    """All coordinators. Each is also an attribute of the node."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Coordinators:
         turns: Turns,
         failed: Failed,
     ) -> None:
-        """`failed` is told of an error of ours."""
+        """`failed` gets errors of the broker."""
         image = metadata.image
         self._is_silent = False
         parts = (node_id, config, image, partitions, topics.create_unasked, clock, scheduler, turns, failed)
@@ -108,7 +108,7 @@ class Coordinators:
 
     @cached_property
     def share_persister(self) -> SharePersister:
-        """The way to share states. Made when it is first asked for: no start waits for it."""
+        """The way to share states. It is made when first needed, so that no start waits for it."""
         from broker.coordination.share_persister import SharePersister
 
         persister = SharePersister(*self._persister_parts)
@@ -118,16 +118,16 @@ class Coordinators:
 
     @cached_property
     def shares(self) -> SharePartitionManager:
-        """The share partitions that are led here; made as `share_persister`."""
+        """The share partitions that are led here. Made when first needed, as `share_persister`."""
         return self._new_shares(self.share_persister)
 
     async def follow_share_version(self) -> None:
-        """The metadata changed: where share groups aren't served any more nobody has a share session left."""
+        """The metadata changed: end all share sessions if share groups aren't served any more."""
         if "shares" in vars(self) and not self.groups.serves_share_groups:
             await self.shares.forget_all()
 
     def fall_silent(self) -> None:
-        """Nothing is asked any more, and what isn't loaded yet won't be."""
+        """Ask other nodes nothing any more, and load no more shards."""
         self.markers.stop()
         self._is_silent = True
         if "share_persister" in vars(self):
@@ -136,14 +136,14 @@ class Coordinators:
             hosted.stop_loading()
 
     def unload(self) -> None:
-        """The node stops: who waits is told NOT_COORDINATOR."""
+        """The node stops: answer waiting requests with NOT_COORDINATOR."""
         self.transactions.hosted.unload()
         self.groups.unload()
         self.share_states.hosted.unload()
 
 
 def _new_shares(timers: LoopTimers, parts: tuple[Any, ...], persister: Persister) -> SharePartitionManager:
-    """`parts`: those of `DeadLetterQueues`, of which share partitions need most as well."""
+    """`parts`: the arguments of `DeadLetterQueues`. Share partitions need most of them, too."""
     from broker.shares.dead_letters import DeadLetterQueues
     from broker.shares.share_partition_manager import manager_of
 

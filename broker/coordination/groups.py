@@ -2,10 +2,10 @@
 
     found = await node.groups.ask(group_id, lambda shard: shard.classic_heartbeat(request))
 
-The shard of the group is asked at once, and the answer comes once all is committed that the shard has appended. What is
-much to decide of a group that the server assigns, a heartbeat, a join or what the coordinator wants by itself, is
-decided beside the loop, one at a time as it came: so does the queue of Kafka's partition. Who has nothing to be
-decided, who commits and who only looks doesn't stand in that line.
+The group's shard is asked at once; the answer comes once all is committed that the shard has appended. Long decisions
+on a group that the server assigns (for a heartbeat, a join, or on the coordinator's own account) are made beside the
+loop, one at a time, in the order in which they come, as in the queue of Kafka's partition. Heartbeats with nothing to
+decide, commits and queries don't wait in that line.
 Source: `GroupCoordinatorService`.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class ClusterTopics:
-    """The port `coordinator.group.ports.KnownTopics`, over the metadata of now."""
+    """The port `coordinator.group.ports.KnownTopics`, over the present metadata."""
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
@@ -89,7 +89,7 @@ class ClusterTopics:
 
     def _metadata_of(self, topic: TopicImage) -> KnownTopic:
         seen = self._seen.get(topic.topic_id)
-        # `follow` reads a topic again that has changed in any way. A new partition counts even before that.
+        # `follow` reads a changed topic again. A new partition counts even before that.
         is_same = seen is not None and seen.partition_count == len(topic.partitions)
         return seen if seen is not None and is_same else self._read(topic)
 
@@ -106,10 +106,10 @@ class ClusterTopics:
         return KnownTopic(topic.name, topic.topic_id, racks)
 
     def follow(self, changes: TopicChanges) -> tuple[list[str], bool]:
-        """Names of topics that are new, others or gone by these changes, and whether some are new. Costs in proportion
-        to the changes, however many topics there are, but where a broker's rack is another one.
+        """The names of topics that these changes create, alter or remove, and whether some are new.
 
-        A rack alone is no change that is told, as it is none in Kafka, whose assignors just find the new one.
+        The cost is proportional to the changes, not to the number of topics, unless a broker's rack has changed. A
+        changed rack alone doesn't count as a change, as in Kafka: assignors just find the new rack.
         """
         changed: list[str] = []
         created = False
@@ -119,7 +119,7 @@ class ClusterTopics:
                 changed.append(topic.name)
         for name in changes.touched:
             touched = self.image.topics.get(name)
-            if touched is None:  # removed since
+            if touched is None:  # removed meanwhile
                 continue
             seen = self._seen.get(touched.topic_id)
             now = self._read(touched)
@@ -150,12 +150,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
 
 Question = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
-"""What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
-KafkaError."""
+"""Asks the shard. Returns the answer, a `Deferred` decision, or a `Later`. Raises KafkaError."""
 
 
 class Groups:
-    """Finds the shard of a group, and tells the shards what becomes of topics."""
+    """Finds the shard of a group, and tells the shards about changes of topics."""
 
     def __init__(
         self,
@@ -166,15 +165,15 @@ class Groups:
         metadata: MetadataLog,
         persister_of: Callable[[], Persister],
     ) -> None:
-        """`persister_of` gives what keeps the durable state of share partitions."""
+        """`persister_of` returns the store of share partitions' durable state."""
         self.undecided: Lines[str] = {}
-        """The groups that something long is being decided of, each with who waits for the end of that."""
+        """The groups with a long decision under way, each with the decisions that wait for its end."""
         self.unasked: dict[Waiting[None], None] = {}
-        """What is decided in no request's name, and ends with the node."""
+        """Decisions without a request. They end with the node."""
         self._metadata = metadata
         self._topics = ClusterTopics(metadata)
         self._own_timeouts: tuple[int, ConsumerTimeouts] | None = (
-            None  # as of which generation of the settings
+            None  # the generation of the settings that they come from, and the timeouts
         )
         self._config = config
         self._persister_of = persister_of
@@ -192,16 +191,16 @@ class Groups:
         self.partition_of = self.hosted.partition_of
         """The partition of `__consumer_offsets` that has a group."""
         self.shard_of: Callable[[str], GroupShard] = self.hosted.of
-        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
-        one that isn't read yet."""
+        """The shard of a group. Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read;
+        COORDINATOR_LOAD_IN_PROGRESS for one that isn't loaded yet."""
         self.shard_at: Callable[[int], GroupShard] = self.hosted.at
         """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
         self.all_shards: Callable[[], list[GroupShard]] = self.hosted.readable
-        """But for those that can't be read: Kafka's ListGroups passes them over, too. Raises KafkaError
-        (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read yet."""
+        """All shards but those that can't be read: Kafka's ListGroups leaves these out, too. Raises KafkaError
+        (COORDINATOR_LOAD_IN_PROGRESS) if one of them isn't loaded yet."""
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
-        # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
+        # Imported here, since it brings in a fifth of the broker: a start without groups doesn't wait for it.
         from coordinator.group.parts import SharePorts
         from coordinator.group.shard import GroupShard
 
@@ -218,7 +217,7 @@ class Groups:
 
     @cached_property
     def statistics(self) -> GroupStatistics:
-        """Of all shards."""
+        """The statistics of all shards."""
         from coordinator.group.statistics import GroupStatistics
 
         return GroupStatistics()
@@ -231,22 +230,22 @@ class Groups:
 
     @property
     def serves_consumer_groups(self) -> bool:
-        """Whether the protocol of KIP-848 is on, by the cluster's `group.version` and the broker's settings."""
+        """True if the protocol of KIP-848 is on, by the cluster's `group.version` and the broker's settings."""
         return "consumer" in self._protocols and self._metadata.image.features.get("group.version", 0) >= 1
 
     @property
     def serves_share_groups(self) -> bool:
-        """Whether that of KIP-932 is, by the cluster's `share.version` alone."""
+        """True if the protocol of KIP-932 is on, by the cluster's `share.version` alone."""
         return serves_share_groups(self._metadata.image)
 
     @property
     def serves_streams_groups(self) -> bool:
-        """Whether the protocol of KIP-1071 is on, by the cluster's `streams.version` and the broker's settings."""
+        """True if the protocol of KIP-1071 is on, by the cluster's `streams.version` and the broker's settings."""
         return "streams" in self._protocols and self._metadata.image.features.get("streams.version", 0) >= 1
 
     @cached_property
     def _protocols(self) -> frozenset[str]:
-        """None of which can be altered while the broker runs."""
+        """The enabled protocols. The setting can't be altered while the broker runs."""
         protocols = self._config.get_list("group.coordinator.rebalance.protocols")
         return frozenset(protocol.lower() for protocol in protocols)
 
@@ -256,7 +255,7 @@ class Groups:
 
     @property
     def max_offset_metadata(self) -> int:
-        """Of an offset, in characters of Java."""
+        """The longest metadata of an offset, in Java's characters."""
         return self._settings.offset_metadata_max_length
 
     @cached_property
@@ -266,15 +265,15 @@ class Groups:
     # --- asking ---------------------------------------------------------------------------------------------
 
     async def ask(self, group_id: str, question: Callable[[GroupShard], A]) -> A | KafkaError:
-        """What the shard of the group answers or refuses with, once that may be known: see `GroupShard.let_out`. The
-        errors of `shard_of`, too."""
+        """The shard's answer or error, once clients may know it: see `GroupShard.let_out`. Also returns the errors of
+        `shard_of`."""
         try:
             shard = self.shard_of(group_id)
         except KafkaError as error:
             return error.as_value()
         found: (
             A | KafkaError
-        )  # as `GroupShard.ask`, which would be a coroutine more for each heartbeat and commit
+        )  # as in `GroupShard.ask`, which would add a coroutine to each heartbeat and commit
         try:
             found = question(shard)
         except KafkaError as error:
@@ -284,7 +283,7 @@ class Groups:
     async def ask_waiting(
         self, group_id: str, question: Callable[[GroupShard], Waiting[A]]
     ) -> A | KafkaError:
-        """As `ask`, of what has to wait for others before it is answered."""
+        """As `ask`, for a question that has to wait for something before its answer."""
         try:
             shard = self.shard_of(group_id)
         except KafkaError as error:
@@ -292,11 +291,11 @@ class Groups:
         return await shard.ask_waiting(question)
 
     async def decide(self, request: MemberRequest, question: Question[A]) -> A | KafkaError:
-        """As `ask`, of what may be much to decide. Nothing has happened where the client hangs up before a long one
-        is decided.
+        """As `ask`, for a request whose decision may be long. If the client hangs up before that is made, nothing has
+        happened.
 
-        All of it is of the shard that is there as it begins: where the partition is given up meanwhile the answer is
-        NOT_COORDINATOR, though it may be led here again by then.
+        The shard is the same from begin to end. If the partition is given up meanwhile, the answer is NOT_COORDINATOR,
+        even if it is led here again by then.
         """
         try:
             shard = self.shard_of(request.group_id)
@@ -316,7 +315,8 @@ class Groups:
         return found if shard.gate.is_open else await shard.let_out(found)
 
     async def _decided(self, shard: GroupShard, group_id: str, question: Question[A]) -> A | Later[A]:
-        """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
+        """Decide, and try again if the group has changed meanwhile. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS if
+        it keeps changing, since clients then ask again."""
         for _ in range(MOST_TRIES):
             self._check_leads(shard, group_id)
             begun = question(shard)
@@ -330,7 +330,7 @@ class Groups:
         raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _check_leads(self, shard: GroupShard, group_id: str) -> None:
-        """Raises KafkaError where the shard is of no use any more: what it knew is forgotten."""
+        """Check that the shard is still in use. Raises KafkaError if it has been given up."""
         if self.shard_of(group_id) is not shard:
             raise KafkaError(Error.NOT_COORDINATOR)
 
@@ -341,7 +341,7 @@ class Groups:
         steps: Waiting[None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """See `coordinator.ports.Runtime.carry_out`. `failed` learns of broken invariants."""
+        """See `coordinator.ports.Runtime.carry_out`. `failed` gets broken invariants."""
 
         async def unasked_steps() -> None:
             try:
@@ -350,7 +350,7 @@ class Groups:
                 self.unasked.pop(under_way, None)
 
         def tell(error: BaseException) -> None:
-            log.error("what was to be decided of group %s is lost", group_id, exc_info=error)
+            log.error("a decision on group %s is lost", group_id, exc_info=error)
             if stops_the_broker(error):
                 failed(error)
 
@@ -361,15 +361,15 @@ class Groups:
     # --- following the metadata -----------------------------------------------------------------------------
 
     async def follow(self, changes: TopicChanges) -> None:
-        """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
-        forget the offsets of those that were removed. No topic of such a name is created before that is over.
+        """The metadata changed, and the partitions with it: load and give up shards, tell them which topics changed,
+        and forget the offsets of removed topics. No topic of such a name is created before this is over.
 
-        An offset without a topic id is of the topic that has its name. Where there has been another one since, whoever
-        committed it may have meant that: it stays where the removal is history, and where its shard was led elsewhere
-        until now. Kafka, too, forgets nothing of what was removed before its first publishing."""
+        An offset without a topic id belongs to the topic of its name. If there has been a newer topic of that name, the
+        offset may have been committed for that one. So it stays if the removal is not new, or if the shard was led
+        elsewhere until now. Kafka, too, forgets nothing of topics that were removed before its first publishing."""
         await self.hosted.follow()
         names, created = self._topics.follow(changes)
-        changed = frozenset(names)  # once: there may be a shard for each of thousands of them
+        changed = frozenset(names)  # made once, since there may be many shards and thousands of names
         if changed:
             self.hosted.tell(lambda shard: shard.topics_changed(changed, created=created))
         gone = [(each.name, each.topic_id) for each in (*changes.removed, *changes.bygone)]
@@ -381,7 +381,7 @@ class Groups:
             )
 
     def unload(self) -> None:
-        """The node stops: who waits is told NOT_COORDINATOR."""
+        """The node stops: answer waiting requests with NOT_COORDINATOR."""
         self.hosted.unload()
         for steps in [*self.unasked]:
             steps.close()
@@ -398,7 +398,7 @@ class Groups:
             log.warning("the offsets of deleted topics stay: %s", error)
 
     def _timeouts_of(self, group_id: str) -> ConsumerTimeouts:
-        """A group's own settings, within the broker's bounds, or the broker's."""
+        """The group's own timeouts, within the broker's bounds, or else the broker's."""
         overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id))
         if overrides:
             return ConsumerTimeouts(*group_timeouts(self._config, "consumer", overrides))
@@ -409,13 +409,13 @@ class Groups:
         return own[1]
 
     def streams_config_of(self, group_id: str) -> StreamsConfig:
-        """The same of a streams group."""
+        """The settings of a streams group, its own ones or the broker's."""
         overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
         newer = newer_streams_settings(self._config, overrides)
         return StreamsConfig(*streams_config(self._config, overrides), **newer)
 
     def _share_timeouts_of(self, group_id: str) -> ShareTimeouts:
-        """As `_timeouts_of`, of a share group."""
+        """As `_timeouts_of`, for a share group."""
         from coordinator.settings import ShareTimeouts
 
         overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
@@ -428,11 +428,11 @@ NEWER_STREAMS_SETTINGS = {
     "task_offset_interval_ms": "task.offset.interval.ms",
     "acceptable_recovery_lag": "acceptable.recovery.lag",
 }
-"""What Kafka 4.4 has for streams groups besides: by the names of `StreamsConfig`."""
+"""Settings of streams groups that are new in Kafka 4.4, by the fields of `StreamsConfig`."""
 
 
 def newer_streams_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Those that a group has, or that the broker knows."""
+    """The values of these settings that the group has, or that the broker knows."""
     found: dict[str, Any] = {field: config.get(name) for field, name in _known_to_broker()}
     for field, name in NEWER_STREAMS_SETTINGS.items():
         text = overrides.get(f"streams.{name}")
@@ -452,8 +452,8 @@ def _known_to_broker() -> list[tuple[str, str]]:
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """The coordinator's settings; none of them can be altered while the broker runs."""
-    from coordinator.settings import GroupSettings  # with the first shard, as all of the coordinator
+    """The coordinator's settings. None of them can be altered while the broker runs."""
+    from coordinator.settings import GroupSettings  # loaded with the first shard, as the whole coordinator
 
     return GroupSettings(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
@@ -475,7 +475,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def client_of(context: RequestContext, authorizer: Authorizer) -> Client:
-    """Who sent a request, as a coordinator knows it."""
+    """The client that sent a request, as the coordinator sees it."""
     return Client(
         context.client_id or "",
         f"/{context.connection.peer_host}",

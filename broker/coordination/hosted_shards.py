@@ -1,12 +1,11 @@
 """The shards of one internal topic that this broker hosts: one for each partition of it that is led here.
 
-Shards are loaded where their partitions come to be led here, in steps. What is read quickly is there once the change of
-the metadata is followed, at a start before the listeners open; the rest is read in turns of the loop, one partition
-after the other, and until it is there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no
-sense costs its own shard and no other: the log says where and why, its files stay as they are, and who asks for it is
-told what Kafka tells (`unreadable`), until it comes to be led here in a later leader epoch. Clients' requests wait for
-a shard that is loaded (`broker.early_requests`).
-Sources: `CoordinatorRuntime`, `TransactionStateManager`.
+A shard is loaded, in steps, when this broker begins to lead its partition. Short partitions are loaded within the
+change of the metadata; at a start, that is before the listeners open. The rest is loaded in turns of the loop, one
+partition after the other; until then the answer is COORDINATOR_LOAD_IN_PROGRESS. If a partition can't be read, only its
+own shard is lost: the log says where and why, its files stay as they are, and the answer is the same as Kafka's
+(`unreadable`), until this broker leads it in a later leader epoch. Requests of clients wait while a shard is loaded
+(`broker.early_requests`). Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
 
 
-# --- How long things took, for whoever watches --------------------------------------------------------------
+# --- Durations, for metrics ---------------------------------------------------------------------------------
 
 SAMPLES = 1_024
-"""The last so many durations are kept."""
+"""Durations that are kept: the last ones."""
 
 
 class Durations:
-    """Of one kind, in milliseconds: how many there were, their sum, and the last ones."""
+    """Durations of one kind, in milliseconds: their count, their sum, and the last ones."""
 
     __slots__ = ("count", "last", "sum_ms")
 
@@ -77,26 +76,26 @@ log = logging.getLogger("barnabas.coordination")
 
 
 class ReplayError(Exception):
-    """A shard can't be made of its partition; the text says at which offset, and why."""
+    """A shard can't be loaded from its partition. The message says at which offset, and why."""
 
     def __init__(self, offset: int, cause: Exception) -> None:
         super().__init__(f"at offset {offset}: {reason(cause)}")
 
 
 STEP_COST = 500
-"""Of a step of `loading`: some milliseconds. The unit is a record."""
+"""The cost of a step of `loading`, some milliseconds. The unit is a record."""
 _BYTES_PER_COST = 1024
-"""Of a batch that is read."""
+"""Bytes of a batch that cost as much to read as a record."""
 _REPLAYED_BYTES_PER_COST = 32
-"""Of a value that is replayed: what a member of a group is assigned is some µs for each partition, of four bytes."""
+"""Bytes of a value that cost as much to replay. In a member's assignment each partition has four bytes and takes some
+µs."""
 
 
 class LoadedShard(Protocol):
-    """What `loading` needs of a shard."""
+    """A shard, as `loading` sees it."""
 
     def stands_alone(self, value: Bytes | None) -> bool:
-        """Whether a record of this value says all there is to know of its key, so that those before it need not be
-        looked into."""
+        """True if a record with this value has the whole state of its key, so that earlier records don't matter."""
         ...
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None: ...
@@ -105,7 +104,7 @@ class LoadedShard(Protocol):
 
 
 class PartitionRuntime:
-    """One partition, the server's clock, timers and threads, chance."""
+    """A shard's surroundings: its partition's log, the server's clock, timers and threads, and random ids."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class PartitionRuntime:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
-        """See the port. A batch may have `max.message.bytes`."""
+        """See the port. A batch may have up to `max.message.bytes`."""
         assert guard is None or isinstance(guard, VerificationGuard)
         partition = self._partition
         now_ms = self._time_ns() // 1_000_000
@@ -150,7 +149,7 @@ class PartitionRuntime:
                 size_bytes = 0
                 for key, value in records:
                     size_bytes += len(key) if value is None else len(key) + len(value)
-            if size_bytes > limit:  # of what may be tens of megabytes no batch is built
+            if size_bytes > limit:  # don't build a batch of maybe tens of megabytes
                 raise _too_large(size_bytes, limit)
             batch = build_batch_of_one_time(
                 now_ms, records, producer_id=producer_id, producer_epoch=producer_epoch
@@ -196,25 +195,26 @@ class PartitionRuntime:
 
 
 def _too_large(size_bytes: int, limit: int) -> KafkaError:
-    return KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes, {limit} are allowed")
+    return KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes; at most {limit} are allowed")
 
 
 def _told(error: KafkaError) -> KafkaError:
-    """What a client is told where the log or the partition said this."""
+    """The error that a client gets for this error of the log or the partition."""
     return KafkaError(append_error(error.error), error.message)
 
 
 def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
-    """Feeds a shard the whole log, with all that comes to it meanwhile. Others may be served after each `STEP_COST`:
-    what it yields is the cost of the step, and what it returns that of the last one.
+    """Replay the whole log into a shard, including records that are appended meanwhile.
 
-    Raises ReplayError where that makes no sense: whatever a record does to the shard that takes it, as in Kafka
-    (`CoordinatorLoaderImpl`), but for a lack of memory or descriptors. The checksums are looked at, which Kafka leaves
-    out here: a flipped bit would be an offset that nobody committed.
+    Yields the cost of each step of about `STEP_COST`, so that others can be served, and returns that of the last one.
 
-    What the log was compacted to between two steps says the same as what it was before, as long as no marker goes that
-    ends what was read already: no pass begins while a partition is loaded. Where the partition has moved to another
-    directory meanwhile, it goes on in the log there.
+    Raises ReplayError for any error that a record causes in the shard, as in Kafka (`CoordinatorLoaderImpl`), unless
+    memory or descriptors are short. This checks checksums, which Kafka doesn't do here: a flipped bit could become an
+    offset that nobody committed.
+
+    A log that is compacted between two steps has the same state as before, unless a marker goes that ends records which
+    were read already. So no pass begins while a partition is loaded. If the partition moves to another directory
+    meanwhile, loading goes on in the log there.
     """
     last: dict[bytes, tuple[bytes | None, int, int]] = {}
     cost = 0
@@ -259,7 +259,7 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
     except Exception as error:
         if is_shortage(error):
             raise
-        if is_shortage(error.__cause__):  # a log that is read tells of it by KAFKA_STORAGE_ERROR
+        if is_shortage(error.__cause__):  # reading a log turns it into KAFKA_STORAGE_ERROR
             raise error.__cause__ from None
         raise ReplayError(offset, error) from error
     return cost
@@ -276,13 +276,13 @@ def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:
 
 
 def reason(error: Exception) -> str:
-    """In one line. What nobody foresaw is told with its kind; where it came from is in the log of level debug."""
+    """An error in one line. An unexpected one has the name of its class; its traceback is logged at level DEBUG."""
     cause = error.__cause__
     if isinstance(error, KafkaError) and isinstance(cause, CodecError):
-        return str(cause)  # a client isn't told of it
+        return str(cause)  # clients don't get it
     if isinstance(error, CodecError | CorruptRecordError | KafkaError | ReplayError):
         return str(error)
-    log.debug("what nobody foresaw", exc_info=error)
+    log.debug("an unexpected error", exc_info=error)
     return f"{type(error).__name__} {error}".rstrip()
 
 
@@ -290,19 +290,19 @@ def reason(error: Exception) -> str:
 
 
 AT_ONCE = 5_000
-"""What is loaded before a change is followed, of all partitions that come together. The unit is a record."""
+"""How much is loaded within a change of the metadata, over all new partitions. The unit is a record."""
 
 _PARTITION_COST = 5
 _RETRY_S = 1.0
-"""After there was too little memory, or no descriptor left."""
+"""The wait after memory or descriptors were short."""
 
 
 class Shard(LoadedShard, Protocol):
-    """What hosting needs of a shard."""
+    """A shard, as its host sees it."""
 
     def start(self, end_offset: int) -> None:
-        """Everything is replayed, this partition up to this offset, and all that came with it. Not all of that need be
-        committed."""
+        """Begin to serve: the partition is replayed up to this offset, and so are those loaded with it. Not all of that
+        need be committed."""
         ...
 
     def unload(self) -> None:
@@ -310,7 +310,7 @@ class Shard(LoadedShard, Protocol):
         ...
 
     def interpose(self, barriers: Barriers | None) -> None:
-        """From now on a test may have it wait there."""
+        """Wait at these barriers from now on, if a test wants it."""
         ...
 
 
@@ -318,8 +318,8 @@ ShardT = TypeVar("ShardT", bound=Shard)
 
 
 class _Hosted(Generic[ShardT]):
-    """A partition that is led here since `leader_epoch`, or an earlier one; no shard while it is loaded, or where it
-    can't be read."""
+    """A partition that this broker has led since `leader_epoch` or an earlier one. It has no shard while it is loaded,
+    or if it can't be read."""
 
     __slots__ = (
         "begun_s",
@@ -339,7 +339,7 @@ class _Hosted(Generic[ShardT]):
         self, partition: Partition, leader: Leader, runtime: PartitionRuntime, begun_s: float
     ) -> None:
         self.begun_s = begun_s
-        """When it was found that it has to be loaded."""
+        """When it turned out that it has to be loaded."""
         self.partition = partition
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
@@ -347,12 +347,12 @@ class _Hosted(Generic[ShardT]):
         self.shard: ShardT | None = None
         self.is_loading = False
         self.is_new = True
-        """Whether it came to be led here with the last change that was followed."""
+        """True if the last change of the metadata made this broker its leader."""
         self.loading: ShardT | None = None
-        """What is loaded, and becomes the shard."""
+        """The shard while it is loaded."""
         self.steps: Generator[int, None, int] | None = None
         self.to_tell: list[Callable[[ShardT], object]] = []
-        """What it has to learn once it is loaded."""
+        """Calls to make once the shard is loaded."""
 
     def will_load(self, will: bool) -> None:
         self.is_loading = self.partition.is_being_loaded = will
@@ -360,7 +360,7 @@ class _Hosted(Generic[ShardT]):
 
 
 class HostedShards(Generic[ShardT]):
-    """Finds the shard of a key, and lets shards come and go with the partitions."""
+    """Finds the shard of a key. Loads and gives up shards as the partitions come and go."""
 
     def __init__(
         self,
@@ -375,16 +375,16 @@ class HostedShards(Generic[ShardT]):
         unreadable: Error,
         reloads_in_new_epoch: bool,
     ) -> None:
-        """`partition_count` of the topic once it is made; `make(runtime, leader_epoch)` is an empty shard; `content` is
-        how log lines call what is in it.
+        """`partition_count`: of the topic once it is created; `make(runtime, leader_epoch)` makes an empty shard;
+        `content` is the name of its contents in log lines.
 
-        `unreadable` is what is said of a partition that can't be read: NOT_COORDINATOR of groups, whose
-        `CoordinatorRuntime` has failed then; COORDINATOR_LOAD_IN_PROGRESS of transactions, where Kafka's loading never
-        ends.
+        `unreadable`: the error for a partition that can't be read. For groups it is NOT_COORDINATOR, since Kafka's
+        `CoordinatorRuntime` has failed then. For transactions it is COORDINATOR_LOAD_IN_PROGRESS, since Kafka's loading
+        never ends.
 
-        `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
-        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active and
-        tries again where it couldn't be loaded.
+        `reloads_in_new_epoch`: whether a partition is loaded again if this broker goes on to lead it in a later leader
+        epoch. Kafka's `TransactionCoordinator.onElection` does so. `CoordinatorRuntime` keeps an active shard, and
+        tries again if it couldn't be loaded.
         """
         self._topic = topic
         self._partition_count = partition_count
@@ -400,23 +400,23 @@ class HostedShards(Generic[ShardT]):
         self._turn: Scheduled | None = None
         self._barriers: Barriers | None = None
         self._standing: dict[int, _Hosted[ShardT]] = {}
-        """Those that a test has wait before they are loaded."""
+        """Partitions that a test has wait before they are loaded."""
         self.on_loaded: Callable[[int], None] = lambda index: None
-        """Called with the partition of each that has been loaded, or can't be."""
+        """Called with the number of each partition that has been loaded, or can't be."""
         self.load_times = Durations()
-        """Of those that have been loaded, the time in which they stood in line included, as in Kafka."""
+        """The load times of shards, the wait in line included, as in Kafka."""
 
     # --- finding --------------------------------------------------------------------------------------------
 
     def partition_of(self, key: str) -> int:
-        """The partition of the topic that has a key. As in Kafka, partitions that are added to the topic count from
-        the next start on: what the others have would be lost otherwise."""
+        """The partition of the topic that has a key. As in Kafka, partitions that are added to the topic count only
+        from the next start on. Otherwise keys would lose their records in the other partitions."""
         return partition_of_key(key, self._partition_count)
 
     def of(self, key: str) -> ShardT:
-        """Raises KafkaError: NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read yet,
-        `unreadable` for one that can't be."""
-        # written out, since it is asked with each request of a group or a transaction
+        """The shard of a key. Raises KafkaError: NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS for a partition that
+        isn't loaded yet, `unreadable` for one that can't be read."""
+        # inlined, since each request of a group or a transaction calls it
         found = self._hosted.get(partition_of_key(key, self._partition_count))
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
@@ -432,18 +432,18 @@ class HostedShards(Generic[ShardT]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether one of them isn't read yet."""
+        """True if a partition isn't loaded yet."""
         return bool(self._to_load or self._standing)
 
     def by_state(self) -> Counter[str]:
-        """How many are active, loading and failed (Kafka: `num-partitions`)."""
+        """How many partitions are active, loading and failed (Kafka: `num-partitions`)."""
         return Counter(
             "active" if hosted.shard is not None else "loading" if hosted.is_loading else "failed"
             for hosted in self._hosted.values()
         )
 
     def loading_partition_of(self, key: str) -> int | None:
-        """The partition of a key whose shard isn't read yet; −1 where it is, None where it isn't led here."""
+        """The partition of a key if its shard isn't loaded yet, −1 if it is, None if it isn't led here."""
         index = partition_of_key(key, self._partition_count)
         found = self._hosted.get(index)
         if found is None:
@@ -451,13 +451,13 @@ class HostedShards(Generic[ShardT]):
         return index if found.is_loading else -1
 
     def all(self) -> list[ShardT]:
-        """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS where one of them isn't read yet, `unreadable` where one
-        can't be."""
+        """All shards. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one isn't loaded yet, `unreadable` if one
+        can't be read."""
         return [self._loaded(hosted) for hosted in self._hosted.values()]
 
     def readable(self) -> list[ShardT]:
-        """But for those that can't be read. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't
-        read yet."""
+        """All shards but those that can't be read. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) if one isn't loaded
+        yet."""
         return [
             self._loaded(hosted)
             for hosted in self._hosted.values()
@@ -465,7 +465,8 @@ class HostedShards(Generic[ShardT]):
         ]
 
     def tell(self, what: Callable[[ShardT], object]) -> None:
-        """All shards, those that aren't loaded yet once they are; the ones that can't be read learn nothing."""
+        """Call `what` with all shards, with those that aren't loaded yet once they are. Unreadable ones are left
+        out."""
         for hosted in self._hosted.values():
             if hosted.shard is not None:
                 what(hosted.shard)
@@ -473,10 +474,11 @@ class HostedShards(Generic[ShardT]):
                 hosted.to_tell.append(what)
 
     async def tell_in_steps(self, what: Callable[[ShardT, bool], Waiting[None]]) -> None:
-        """As `tell`, for what may be long; a shard that isn't loaded yet is told at once when it is.
+        """As `tell`, for calls that may be long. For a shard that isn't loaded yet, the call is made in one go once it
+        is.
 
-        With it goes whether the shard has come with the change that is followed, as all have at a start: what it has
-        read may have been written by others after that."""
+        The second argument is whether this change made the broker the partition's leader, as for all partitions at a
+        start: then other brokers may have written later records that the shard has read."""
         for hosted in [*self._hosted.values()]:
             if hosted.shard is not None:
                 await what(hosted.shard, hosted.is_new)
@@ -487,7 +489,7 @@ class HostedShards(Generic[ShardT]):
     # --- following the partitions ---------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """The metadata changed: give up the shards that went, load those that are new here."""
+        """The metadata changed: give up the shards of partitions that went, load those of new ones."""
         topic = self._partitions.by_name.get(self._topic)
         here = {} if topic is None else topic.partitions
         led = {
@@ -508,7 +510,7 @@ class HostedShards(Generic[ShardT]):
             await self._load(AT_ONCE)
 
     def stop_loading(self) -> None:
-        """What isn't loaded yet won't be."""
+        """Load no more shards."""
         self._to_load.clear()
         self._standing.clear()
         if self._turn is not None:
@@ -516,14 +518,14 @@ class HostedShards(Generic[ShardT]):
             self._turn = None
 
     def unload(self) -> None:
-        """The node stops: all shards are given up."""
+        """The node stops: give up all shards."""
         self.stop_loading()
         for index in [*self._hosted]:
             self._give_up(index)
 
     def _goes_on(self, hosted: _Hosted[ShardT], leader: Leader) -> bool:
         if leader is not hosted.leader:
-            return False  # led elsewhere in between: what others wrote meanwhile has to be read
+            return False  # led elsewhere in between: records that others wrote have to be read
         is_loaded_or_loading = hosted.shard is not None or hosted.is_loading
         is_kept = is_loaded_or_loading and not self._reloads_in_new_epoch
         return is_kept or leader.leader_epoch == hosted.leader_epoch
@@ -556,22 +558,22 @@ class HostedShards(Generic[ShardT]):
             carry_on(self._load_behind(self._barriers, index, hosted))
 
     async def _load_behind(self, barriers: Barriers, index: int, hosted: _Hosted[ShardT]) -> None:
-        """It is loaded once a test lets it."""
+        """Load the partition once a test lets it go on."""
         self._standing[index] = hosted
         await barriers.before_loading(self._topic, index)
-        if self._standing.get(index) is hosted:  # it's led here still
+        if self._standing.get(index) is hosted:  # it is still led here
             del self._standing[index]
             self._to_load[index] = hosted
             if self._turn is None:
                 self._turn = self._scheduler.call_soon(self._take_turn)
 
     def interpose(self, barriers: Barriers | None) -> None:
-        """From now on a test may have all shards wait there, and those that come; None: not any more."""
+        """Let a test have all shards, present and future ones, wait at these barriers. None ends that."""
         self._barriers = barriers
         self.tell(lambda shard: shard.interpose(barriers))
 
     async def _load(self, cost: int) -> None:
-        """About so much in steps of this call, and the rest in turns."""
+        """Load about `cost` within this call, and the rest in turns."""
         is_short = False
         while self._to_load:
             spent = self._load_step()
@@ -592,8 +594,9 @@ class HostedShards(Generic[ShardT]):
             )
 
     def _load_step(self) -> int | None:
-        """About `STEP_COST`; what has come to its end starts, once all that is read in the same step is there. Returns
-        what it did cost; None where there was too little memory, or no descriptor left."""
+        """Load about `STEP_COST`. Shards that are complete start once all partitions of this step are read.
+
+        Returns the cost, or None if memory or descriptors were short."""
         loaded: list[tuple[int, _Hosted[ShardT]]] = []
         over: list[int] = []
         is_enough, spent = True, 0
@@ -642,12 +645,12 @@ class HostedShards(Generic[ShardT]):
         lacks = (
             "there is too little memory" if isinstance(failure, MemoryError) else "too many files are open"
         )
-        log.error("the %s of %s-%d are loaded later: %s", *self._names(index), lacks)
+        log.error("the %s of %s-%d will be loaded later: %s", *self._names(index), lacks)
         self._to_load[index] = hosted
         hosted.will_load(True)
 
     def _start(self, index: int, hosted: _Hosted[ShardT]) -> None:
-        """A shard that can't begin with what was read is none, either."""
+        """Start a shard. If it can't start with what was read, it counts as unreadable, too."""
         shard = self._loaded(hosted)
         try:
             shard.start(hosted.leader.log.log_end_offset)
@@ -658,7 +661,7 @@ class HostedShards(Generic[ShardT]):
             self._end(hosted)
             return
         self.load_times.add((self._scheduler.time() - hosted.begun_s) * 1000)
-        while hosted.to_tell:  # with too little memory for one, it is told once the shard is loaded anew
+        while hosted.to_tell:  # if memory is short for one, it is called once the shard is loaded again
             hosted.to_tell[0](shard)
             del hosted.to_tell[0]
 

@@ -1,7 +1,7 @@
 """The modules of the coordinators, imported in steps.
 
-No start waits for them that has nothing to load, so they come once an internal topic is there. That is some 60 ms of
-the processor for groups alone: too much for one turn of the loop, in which everybody else waits.
+A start with nothing to load doesn't wait for them: they are imported once an internal topic exists. Groups alone take
+some 60 ms of processor time. That is too much for one turn of the loop, in which all requests wait.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ MODULES = {
         "coordinator.transaction.shard",
     ),
 }
-"""What the coordinator in a topic's partitions is made of, one behind what it needs; the last has all of it."""
+"""The modules of the coordinator behind each topic. Each comes after those that it needs; the last imports all."""
 
 
 async def import_coordinators(topics: Container[str]) -> None:
-    """Those of the internal topics that are there: before their partitions come to be led here, and others ask. Where
-    there is too little memory, or no descriptor left, the rest is imported by who needs it, who tries again then."""
+    """Import the coordinators of the internal topics that exist, before this broker leads their partitions.
+
+    If memory or descriptors are short, the code that needs the rest imports it, and tries again then."""
     for topic, modules in MODULES.items():
         if topic in topics:
             for name in modules:

@@ -1,7 +1,7 @@
-"""Topics that streams applications have for themselves: made by the broker, after a heartbeat that misses them.
+"""The internal topics of streams applications: the broker creates them after a heartbeat that misses them.
 
-Nobody waits for it: the application learns of them, or of what speaks against them, by its next heartbeats. What is
-asked for isn't asked for again before it is answered, nor what was refused before a while has passed.
+The heartbeat doesn't wait: the application hears of the topics, or of errors, by its next heartbeats. A topic isn't
+requested again before the controller has answered, and not for a while after it was refused.
 Source: `AutoTopicCreationManager` (createStreamsInternalTopics), `ExpiringErrorCache`.
 """
 
@@ -24,9 +24,9 @@ log = logging.getLogger("barnabas.topics")
 MOST_REFUSALS = 1_000
 """Topics whose refusals are remembered; the oldest go first."""
 MOST_SHOWN = 10
-"""Of topics that are made or refused together so many stand in the log, which clients would fill otherwise."""
+"""Topics created or refused together that a line of the log names. Else clients could fill the log."""
 MOST_UNDER_WAY = 10_000
-"""Topics that are being made. Those beyond are asked for by a later heartbeat."""
+"""Topics that are being created at a time. A later heartbeat requests the rest."""
 
 
 class _Refusal(NamedTuple):
@@ -35,10 +35,10 @@ class _Refusal(NamedTuple):
 
 
 class InternalTopics:
-    """Asks the controller for them."""
+    """Has the controller create internal topics."""
 
     def __init__(self, create: Create, clock: Clock, begin: Callable[[Waiting[None]], object]) -> None:
-        """`begin` carries out what nobody waits for."""
+        """`begin` takes steps without waiting for them."""
         self._create = create
         self._clock = clock
         self._begin = begin
@@ -46,7 +46,7 @@ class InternalTopics:
         self._refusals: dict[str, _Refusal] = {}
 
     def refusals_of(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Which of these topics were refused lately, and why."""
+        """(name, reason) of each of these topics that was refused lately."""
         now_ms = self._clock.now_ms()
         found = [(name, self._refusals.get(name)) for name in names]
         return [
@@ -56,7 +56,7 @@ class InternalTopics:
         ]
 
     def create(self, topics: Mapping[str, CreatableTopic], remember_ms: int) -> None:
-        """What is refused is remembered for so long."""
+        """Begin to create topics. Refusals are remembered for `remember_ms`."""
         refused = {name for name, _ in self.refusals_of(topics)}
         wanted = [
             topic for name, topic in topics.items() if name not in refused and name not in self._under_way
@@ -84,14 +84,14 @@ class InternalTopics:
         if made:
             log.info("created the internal topics %s", _shown(made))
         if refused:
-            log.info("internal topics that can't be made: %s", _shown(refused))
+            log.info("internal topics that can't be created: %s", _shown(refused))
         self._forget_oldest()
 
     def _remember(self, name: str, text: str, remember_ms: int) -> None:
         self._refusals[name] = _Refusal(text, self._clock.now_ms() + remember_ms)
 
     def _forget_oldest(self) -> None:
-        """Once for all that come together, which may be thousands."""
+        """Forget the refusals beyond the limit, once for all that come together: there may be thousands."""
         over = len(self._refusals) - MOST_REFUSALS
         if over > 0:
             by_end = sorted(self._refusals.items(), key=lambda each: each[1].until_ms)

@@ -1,7 +1,7 @@
-"""Where partitions end for consumers that read uncommitted records, wherever they are led (Kafka:
-`PartitionMetadataClient`). It is told how much a share group has left.
+"""The ends of partitions for consumers that read uncommitted records, wherever they are led (Kafka:
+`PartitionMetadataClient`). The lag of a share group is computed from them.
 
-A conscious difference: a leader that can't be reached is asked once, and Kafka asks it again for some seconds.
+A conscious difference: a leader that can't be reached is asked once. Kafka asks it again for some seconds.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ class AskLatestOffset(Protocol):
     """The way to the leaders on other nodes."""
 
     def __call__(self, node_id: int, partition: TopicPartition, /) -> Later[int | KafkaError]:
-        """The offset behind the last one that consumers may read: in a later turn."""
+        """Ask a node for the offset after the last one that consumers may read. The answer comes in a later turn."""
         ...
 
 
 class LatestOffsets:
-    """Of this node's partitions and others'."""
+    """The latest offsets of partitions on this node and others."""
 
     def __init__(
         self, node_id: int, image: ClusterImage, partitions: Partitions, elsewhere: AskLatestOffset | None
     ) -> None:
-        """`elsewhere`: where there may be other nodes."""
+        """`elsewhere`: the way to other nodes, if there may be any."""
         self._node_id = node_id
         self._image = image
         self._partitions = partitions
         self._elsewhere = elsewhere
 
     async def ask(self, name: str, index: int) -> int | KafkaError:
-        """The offset behind the last one that consumers may read. Errors: LEADER_NOT_AVAILABLE, also where there is no
-        such partition; the leader's."""
+        """The offset after the last one that consumers may read. Errors: LEADER_NOT_AVAILABLE, also if there is no such
+        partition; the leader's."""
         topic = self._image.topics.get(name)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or partition.leader == NO_LEADER:
-            return KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition.")
+            return KafkaError(Error.LEADER_NOT_AVAILABLE, "The partition has no leader.")
         if partition.leader != self._node_id and self._elsewhere is not None:
             return await self._elsewhere(partition.leader, (name, index))
         try:
@@ -58,7 +58,7 @@ class LatestOffsets:
     async def of_many(
         self, partitions: Iterable[TopicPartition], scheduler: Scheduler, within_s: float
     ) -> Mapping[TopicPartition, int]:
-        """Of those that other nodes lead, as far as these tell within this time."""
+        """The latest offsets of the partitions that other nodes lead, as far as these answer within this time."""
         found: dict[TopicPartition, int] = {}
         awaited: set[TopicPartition] = set()
         over: Later[None] | None = None
@@ -89,10 +89,10 @@ class LatestOffsets:
             answered = over = Later()
             answered.waits_for(timer.cancel)
             await answered
-        return {**found}  # what is told later counts no more
+        return {**found}  # a copy: later answers don't count
 
     def _leader_elsewhere(self, partition: TopicPartition) -> int | None:
-        """None where this node leads it, or nobody."""
+        """The leader on another node; None if this node leads the partition, or no node."""
         topic = self._image.topics.get(partition[0])
         found = None if topic is None else topic.partitions.get(partition[1])
         return None if found is None or found.leader in (NO_LEADER, self._node_id) else found.leader

@@ -1,10 +1,10 @@
 """Asking a transaction's coordinator before a producer's batches are appended (KIP-890; Kafka:
 `ReplicaManager.handleProduceAppend`).
 
-A transactional batch that is the first of its transaction in a partition is appended once the transaction's
-coordinator has said that it may be: it verifies that the partition is in the transaction, or from Produce v12 on adds
-it. Where an earlier end of the same transactional id is still under way then, v12 and later ask again for up to
-`add.partitions.to.txn.retry.backoff.max.ms`, which is quicker than the client is.
+The first batch of a transaction in a partition is appended once the transaction's coordinator has allowed it: it
+verifies that the partition is in the transaction, or from Produce v12 on adds it. If an earlier transaction of the same
+transactional id is still being ended, v12 and later ask again for up to `add.partitions.to.txn.retry.backoff.max.ms`.
+That is quicker than a retry of the client.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ if TYPE_CHECKING:
     from storage.producer_state import VerificationGuard
 
 
-# --- Whether a transactional append is part of a transaction that its coordinator knows of (KIP-890) ----------
+# --- Verifying that an append belongs to a transaction that its coordinator knows (KIP-890) --------------------
 #
-# The first append of a transaction to a partition is announced to the log, the coordinator is asked, and what
-# the log gave for the announcement goes with the append: so nothing that was on its way when its transaction
-# ended can open another one that nobody would end. Clients of transactions version 2 don't add partitions
-# themselves: the question adds them. Sources: `AddPartitionsToTxnManager`,
+# The first append of a transaction to a partition is announced to the log, which returns a guard. Then the
+# coordinator is asked, and the guard goes with the append. So a batch that was on its way when its transaction
+# ended can't open another transaction that nobody would end. Clients of transactions version 2 don't add
+# partitions themselves: the question to the coordinator adds them. Sources: `AddPartitionsToTxnManager`,
 # `ReplicaManager.maybeSendPartitionsToTransactionCoordinator`.
 
 Errors: TypeAlias = "Mapping[TopicPartition, Error]"
 AskElsewhere: TypeAlias = (
     "Callable[[TransactionalProducer, Sequence[TopicPartition], bool], Later[Errors] | None]"
 )
-"""Of a producer, some partitions and whether they are verified only. None where the coordinator isn't on another
-node."""
+"""Takes a producer, partitions, and whether to verify only. Returns None if the coordinator isn't on another node."""
 
 TRANSACTION_VERSION_2 = 2
 
@@ -54,7 +53,7 @@ _TXN_OFFSET_COMMIT_VERSIONS = (4, 5)
 
 
 class TransactionSupportedOperation(Enum):
-    """What is asked of the coordinator, and with which errors."""
+    """What the coordinator is to do, and which errors the client knows."""
 
     DEFAULT_ERROR = "verify, with errors that old clients know"
     GENERIC_ERROR = "verify"
@@ -79,9 +78,9 @@ def _operation(version: int, new_errors_from: int, adds_from: int) -> Transactio
 
 
 class Verified(NamedTuple):
-    """`errors` of the partitions that may not be appended to; `guards` for the appends to the others.
+    """`errors`: of partitions to which nothing may be appended; `guards`: for the appends to the others.
 
-    A partition in which the transaction is open already has neither: nobody need be asked.
+    A partition in which the transaction is open already has neither: the coordinator needn't be asked.
     """
 
     errors: dict[Partition, Error]
@@ -89,7 +88,7 @@ class Verified(NamedTuple):
 
 
 class AddPartitionsToTxnManager:
-    """Asks the coordinators of transactions, for those who append."""
+    """Asks the coordinators of transactions before appends."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class AddPartitionsToTxnManager:
         transactions: Transactions,
         elsewhere: AskElsewhere | None = None,
     ) -> None:
-        """`elsewhere` asks a coordinator on another node, where there may be one."""
+        """`elsewhere` asks a coordinator on another node, if there may be one."""
         self._config = config
         self._clock = clock
         self._transactions = transactions
@@ -110,15 +109,14 @@ class AddPartitionsToTxnManager:
         sequences: Mapping[Partition, int],
         operation: TransactionSupportedOperation,
     ) -> Verified:
-        """`sequences`: of each partition's batch the first one, or −1 where there are none."""
+        """Add or verify partitions. `sequences`: the first sequence of each partition's batch, or −1 if it has none."""
         announced = await self.announced(producer, sequences, operation)
         return await self.asked(producer, announced, operation) if announced.guards else announced
 
     async def asked(
         self, producer: TransactionalProducer, verified: Verified, operation: TransactionSupportedOperation
     ) -> Verified:
-        """Ask the coordinator of the partitions that were announced and have a guard; what it refuses comes to the
-        errors."""
+        """Ask the coordinator about the partitions that have a guard, and add its refusals to the errors."""
         asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
         statistics, monotonic_s = self._transactions.statistics, self._clock.monotonic_s
         began_s = monotonic_s()
@@ -158,8 +156,8 @@ class AddPartitionsToTxnManager:
         sequences: Mapping[Partition, int],
         operation: TransactionSupportedOperation,
     ) -> Verified:
-        """Tell each partition's log what is about to come, and be given what to show with it: the guards with which
-        the coordinator is to be asked. Where there are none nobody need be."""
+        """Announce the append to each partition's log, and collect the guards. The coordinator has to be asked only
+        about partitions with a guard."""
         if len(sequences) <= PER_TURN:
             return self._announce(producer, sequences, operation)
         verified = Verified({}, {})
@@ -185,7 +183,7 @@ class AddPartitionsToTxnManager:
             try:
                 if partition.is_gone:
                     raise KafkaError(partition.topic.missing(partition.index))
-                # Asked first: a transaction isn't extended by a partition to which nothing can be appended here.
+                # This comes first, so that no partition to which nothing can be appended here joins the transaction.
                 guard = partition.leader().log.start_verification(
                     producer.producer_id, sequence, producer.producer_epoch, adds, now_ms
                 )
@@ -198,7 +196,7 @@ class AddPartitionsToTxnManager:
 
 
 def _told(error: Error, operation: TransactionSupportedOperation) -> Error:
-    """What producers expect to be told."""
+    """The error that producers expect."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is Error.TRANSACTION_ABORTABLE and operation is DEFAULT_ERROR:
@@ -210,7 +208,7 @@ def _told(error: Error, operation: TransactionSupportedOperation) -> Error:
 
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
 
-# What keeps the coordinator from answering is told in a way that has every client come again.
+# For errors that keep the coordinator from answering, the producer gets an error on which every client retries.
 _NOT_VERIFIED = frozenset(
     {
         Error.NETWORK_EXCEPTION,
@@ -227,18 +225,18 @@ MORE_THAN_ONE_SENDER = "Transactional records contained more than one producer I
 def transactional_producer(
     transactional_id: str, batches: Iterable[tuple[Partition, memoryview]]
 ) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
-    """Who sends them, and the first sequence of each partition's batch; None where no batch has a producer.
+    """The producer of the batches, and the first sequence of each; None if no batch has a producer.
 
-    Raises RequestFailedError where there are several, or where a batch ends too soon.
+    Raises RequestFailedError if there are several producers, or if a batch is too short.
     """
     first: tuple[int, int] | None = None
     several = False
     sequences: dict[Partition, int] = {}
     for partition, batch in batches:
-        # With a negative producer id the flag means nothing, as in Kafka.
+        # As in Kafka, the flag doesn't count with a negative producer id.
         if batch[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT and batch[PRODUCER_ID_POS] < 0x80:
             if len(batch) < PRODUCER_ID_POS + _PRODUCER.size:
-                raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # here Kafka reads past the end
+                raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # Kafka reads past the end here
             producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_POS)
             if first is None:
                 first = (producer_id, producer_epoch)
@@ -253,7 +251,7 @@ def transactional_producer(
 async def sender_of(
     transactional_id: str, batches: Sequence[tuple[Partition, memoryview]]
 ) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
-    """As `transactional_producer`; many are gone through in turns."""
+    """As `transactional_producer`, in turns if there are many batches."""
     if len(batches) <= PER_TURN:
         return transactional_producer(transactional_id, batches)
     sender: TransactionalProducer | None = None
@@ -265,7 +263,7 @@ async def sender_of(
         except RequestFailedError as failure:
             if failure.error is not SEVERAL_SENDERS:
                 raise
-            several = True  # a batch that ends too soon comes before it, wherever it is
+            several = True  # a batch that is too short takes precedence, wherever it is
         else:
             if found is not None:
                 if sender is not None and found[0] != sender:
@@ -279,7 +277,7 @@ async def sender_of(
 
 
 class ProduceVerification:
-    """The port of the Produce handler."""
+    """The verification for the Produce handler."""
 
     def __init__(
         self, manager: AddPartitionsToTxnManager, config: BrokerConfig, clock: Clock, timers: LoopTimers
@@ -292,9 +290,9 @@ class ProduceVerification:
     async def verified(
         self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
     ) -> Verified:
-        """What the coordinator says of each partition's batch."""
+        """Ask the coordinator about each partition's batch."""
         operation = TransactionSupportedOperation.of_produce(version)
-        first_s: float | None = None  # when it was found that it has to be asked again
+        first_s: float | None = None  # when the first retry turned out to be needed
         while True:
             verified = await self.manager.added_or_verified(producer, sequences, operation)
             if (
@@ -310,7 +308,7 @@ class ProduceVerification:
             await self._backed_off()
 
     def _limit_ms(self) -> int:
-        """For so long it is asked again."""
+        """How long to ask again."""
         config = self.config
         limit_ms = config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
         return min(limit_ms, config.get_int("request.timeout.ms"))
@@ -319,12 +317,12 @@ class ProduceVerification:
         over: Later[None] = Later()
         backoff_ms = self.config.get_int("add.partitions.to.txn.retry.backoff.ms")
         self.timers.schedule(over, backoff_ms, partial(over.reply, None))
-        over.waits_for(partial(self.timers.cancel, over))  # nobody is asked again for a client that has gone
+        over.waits_for(partial(self.timers.cancel, over))  # no retry for a client that has gone
         await over
 
 
 def told_to_producer(error: Error, version: int) -> tuple[Error, str | None]:
-    """What a producer is told of a partition that the coordinator refused: an error, and words to it."""
+    """The error and message for a producer, about a partition that the coordinator refused."""
     operation = TransactionSupportedOperation.of_produce(version)
     if error in _NOT_VERIFIED or (error is Error.CONCURRENT_TRANSACTIONS and operation is not ADD_PARTITION):
         message = f"It can't be verified now that the partition is in the transaction: {error.name}"

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, recorded in the cluster's metadata so that none is given out twice."""
+"""Blocks of producer ids, recorded in the cluster's metadata so that none is handed out twice."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class ProducerIdBlocks:
         self._broker = broker
 
     def allocate(self, size: int) -> Later[int | KafkaError]:
-        """The first id of a new block of such a size once it is recorded, and so on the disk: ids that the power takes
-        back would be given out twice. Or a KafkaError, where none is to be had."""
+        """The first id of a new block of this size, or a KafkaError if there is none.
+
+        The answer comes once the block is recorded on the disk: after a power loss its ids could else be handed out
+        twice."""
         return begun(self._allocate(size))
 
     async def _allocate(self, size: int) -> int | KafkaError:
@@ -37,12 +39,12 @@ class ProducerIdBlocks:
             answer = await self._to_controller.ask(request, timeout_ms=None)
             return _first_of(answer, size)
         except KafkaError as refusal:
-            log.error("the controller gives out no producer ids: %s", refusal)
+            log.error("the controller hands out no producer ids: %s", refusal)
             return refusal
 
 
 def _first_of(answer: Message, size: int) -> int:
-    """Raises KafkaError."""
+    """The first id of the block. Raises KafkaError."""
     assert isinstance(answer, AllocateProducerIdsResponse)
     if answer.error_code or answer.producer_id_len < size:
         told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"

@@ -1,11 +1,12 @@
-"""The durable state of share partitions, as a broker reaches it: by its own shards, or by those of other nodes.
+"""The way to the durable state of share partitions: to this broker's own shards, or to those of other nodes.
 
-Where the coordinator can't be reached, or isn't there yet, it is asked again, as often and after as long as Kafka does;
-meanwhile what else is asked of the share partition waits behind. So it does while another node is asked: where that
-doesn't answer a later write would come before an earlier one, whose older start would hold then. Kafka sends both.
+If the coordinator can't be reached, or doesn't exist yet, it is asked again, as often and after the same waits as in
+Kafka. Other requests for the share partition wait meanwhile. They also wait while another node is asked: if that
+doesn't answer, a later write could come before an earlier one, whose older start offset would then count. Kafka sends
+both.
 
-A conscious difference: where a shard of this node doesn't know a partition it isn't asked again. It looks at the same
-metadata as whoever asks; Kafka asks for half a minute.
+A conscious difference: if a shard of this node doesn't know a partition, it isn't asked again, since it looks at the
+same metadata as its caller. Kafka asks for half a minute.
 
 Source: `DefaultStatePersister`, `PersisterStateManager`.
 """
@@ -33,21 +34,20 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# What is asked of the share coordinator about one share partition: of a shard in this process, or of
-# another node.
+# Requests to the share coordinator about one share partition, to a shard in this process or to another node.
 
 
 class ShareStateKind(NamedTuple):
-    """One of the five requests."""
+    """One of the five kinds of requests."""
 
     request: Callable[..., Message]
     of_topic: Callable[..., Struct]
     said: Callable[[Any], Any]
-    """What a partition's result says that has no error."""
+    """Returns what a partition's result says, if it has no error."""
 
 
 def _nothing(result: Any) -> None:
-    """That it is done."""
+    """The result says only that it is done."""
 
 
 def _state(result: share_state.ReadPartitionResult) -> ShareState:
@@ -76,7 +76,7 @@ SUMMARIZE = ShareStateKind(
 
 
 class ShareStateAsk(NamedTuple):
-    """`ask` asks a shard here, `part` is what a request to another node says of the partition."""
+    """A request. `ask` asks a shard here; `part` makes the partition's part of a request to another node."""
 
     key: SharePartitionKey
     kind: ShareStateKind
@@ -84,7 +84,8 @@ class ShareStateAsk(NamedTuple):
     part: Callable[[], Struct]
 
     def answer_in(self, results: dict[tuple[bytes, int], Any]) -> Any:
-        """What is said of this one by another node, by topic id and partition; a KafkaError where that is one."""
+        """The answer to this request among the results of another node, by topic id and partition; maybe a
+        KafkaError."""
         result = results.get((self.key.topic_id, self.key.partition))
         if result is None:
             return KafkaError(Error.UNKNOWN_SERVER_ERROR, "The share coordinator doesn't answer for it.")
@@ -96,7 +97,7 @@ class ShareStateAsk(NamedTuple):
 # --------------------------------------------------------------------------------------------------------------
 
 RETRIES_S = (2.0, 4.0, 8.0, 16.0)
-"""What is waited before it is asked again. Kafka's waits differ by up to a fifth from time to time."""
+"""The waits before it is asked again. Kafka varies them by up to a fifth."""
 
 _ASK_AGAIN = {
     Error.COORDINATOR_LOAD_IN_PROGRESS,
@@ -111,7 +112,7 @@ class AskShareStates(Protocol):
     """The way to the share coordinators of other nodes."""
 
     def __call__(self, node_id: int, asked: ShareStateAsk, /) -> Later[Any]:
-        """What the node says, or a KafkaError: in a later turn."""
+        """Ask a node. The answer, or a KafkaError, comes in a later turn."""
         ...
 
 
@@ -127,7 +128,7 @@ class SharePersister:
         create_topics: Callable[[Sequence[str]], Later[None]],
         elsewhere: AskShareStates | None,
     ) -> None:
-        """`create_topics` is answered whatever comes of it. `elsewhere`: where there may be other nodes."""
+        """`create_topics` replies even if creating fails. `elsewhere`: the way to other nodes, if there may be any."""
         self._node_id = node_id
         self._image = image
         self._share_states = share_states
@@ -135,11 +136,11 @@ class SharePersister:
         self._create_topics = create_topics
         self._elsewhere = elsewhere
         self._pauses: dict[Later[None], Scheduled] = {}
-        """Of what is to be asked again."""
+        """The waits of requests that will be tried again."""
         self._ahead: dict[SharePartitionKey, ShareStateAsk] = {}
-        """What is asked of another node, or is to be asked again."""
+        """The request under way for each share partition: another node is asked, or it will be tried again."""
         self._behind: dict[SharePartitionKey, deque[Later[None]]] = {}
-        """What waits until what is ahead of it is answered."""
+        """Requests that wait until the one ahead of them is answered."""
         self._is_stopped = False
 
     # --- the port -------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class SharePersister:
     # --- the way there --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Nobody is asked any more, and nobody told."""
+        """Ask and answer nothing any more."""
         self._is_stopped = True
         for pause in self._pauses.values():
             pause.cancel()
@@ -257,18 +258,18 @@ class SharePersister:
         answer: Any = None
         tries = 0
         while not self._is_stopped:
-            # 1. It waits behind what is ahead of it.
+            # 1. Wait for the request ahead.
             if self._ahead.get(key, asked) is not asked:
                 place: Later[None] = Later()
                 self._behind.setdefault(key, deque()).append(place)
                 await place
                 continue
 
-            # 2. The topic of states is made where there is none.
+            # 2. Create the topic of states if it doesn't exist.
             if SHARE_STATE_TOPIC not in self._image.topics:
                 await self._create_topics([SHARE_STATE_TOPIC])
 
-            # 3. The share coordinator is asked, here or elsewhere.
+            # 3. Ask the share coordinator, here or elsewhere.
             leader = self._leader_of(key)
             is_elsewhere = self._elsewhere is not None and leader not in (self._node_id, NO_LEADER)
             if leader == NO_LEADER:
@@ -278,16 +279,16 @@ class SharePersister:
             elif self._ahead.setdefault(key, asked) is asked:
                 answer = await self._elsewhere(leader, asked)
             else:
-                continue  # something else has gone ahead meanwhile
+                continue  # another request has gone ahead meanwhile
 
-            # 4. What passes has it asked again, after a while.
+            # 4. After a transient error, wait and try again.
             if tries == len(RETRIES_S) or not _passes(answer, is_elsewhere=is_elsewhere):
                 break
             if not self._is_stopped and self._ahead.setdefault(key, asked) is asked:
                 await self._pause(RETRIES_S[tries])
                 tries += 1
 
-        # 5. It is answered; then goes what waits behind it.
+        # 5. Answer; then let the requests behind it go on.
         if self._is_stopped:
             return
         try:
@@ -308,7 +309,7 @@ class SharePersister:
         del self._pauses[over]
 
     def _let_others_go(self, key: SharePartitionKey) -> None:
-        """In their order; where one of them has to wait the rest does so behind it."""
+        """Let the requests behind go on in order. If one of them has to wait, so does the rest."""
         del self._ahead[key]
         behind = self._behind.get(key)
         if behind is None:
@@ -320,7 +321,7 @@ class SharePersister:
 
 
 def _passes(answer: Any, *, is_elsewhere: bool) -> bool:
-    """Whether it is an error on which it is asked again."""
+    """True if the answer is a transient error, on which the coordinator is asked again."""
     if not isinstance(answer, KafkaError):
         return False
     return answer.error in _ASK_AGAIN or (is_elsewhere and answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION)

@@ -34,7 +34,7 @@ SHARE_STATE_TOPIC = "__share_group_state"
 
 
 class ShareStates:
-    """Finds the shard of a share partition, and tells the shards what becomes of topics."""
+    """Finds the shard of a share partition, and tells the shards about changes of topics."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ShareStates:
         )
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> ShareShard:
-        # Here, so that no start waits for it that has no share groups to load.
+        # Imported here, so that a start without share groups doesn't wait for it.
         from coordinator.share.shard import ShareShard
 
         return ShareShard(
@@ -85,12 +85,12 @@ class ShareStates:
         return self.hosted.partition_of(key)
 
     def shard_of(self, key: SharePartitionKey) -> ShareShard:
-        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
-        one that isn't read yet."""
+        """The shard of a share partition. Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read;
+        COORDINATOR_LOAD_IN_PROGRESS for one that isn't loaded yet."""
         return self.hosted.of(key.text)
 
     async def ask(self, key: SharePartitionKey, question: Callable[[ShareShard], A]) -> A | KafkaError:
-        """What the shard of a share partition says: see `ShareShard.ask`. The errors of `shard_of`, too."""
+        """The answer of the share partition's shard: see `ShareShard.ask`. Also returns the errors of `shard_of`."""
         try:
             shard = self.shard_of(key)
         except KafkaError as error:
@@ -100,8 +100,8 @@ class ShareStates:
     # --- following the metadata -----------------------------------------------------------------------------
 
     async def follow(self, changes: TopicChanges) -> None:
-        """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
-        removed. What they do by the clock they take up again once share groups are served again."""
+        """The metadata changed, and the partitions with it: load and give up shards, and forget the state of removed
+        topics. Once share groups are served again, the shards resume their periodic work."""
         await self.hosted.follow()
         were_served, self._were_served = self._were_served, self._are_served()
         if self._were_served and not were_served:
@@ -126,8 +126,8 @@ def _served_again(shard: ShareShard) -> None:
 
 
 def share_coordinator_settings(config: BrokerConfig) -> ShareCoordinatorSettings:
-    """The coordinator's settings; none of them can be altered while the broker runs."""
-    from coordinator.settings import ShareCoordinatorSettings  # with the first shard
+    """The coordinator's settings. None of them can be altered while the broker runs."""
+    from coordinator.settings import ShareCoordinatorSettings  # loaded with the first shard
 
     return ShareCoordinatorSettings(
         updates_per_snapshot=config.get_int("share.coordinator.snapshot.update.records.per.snapshot"),

@@ -1,10 +1,10 @@
 """The transaction coordinators of this broker: a shard for each partition of `__transaction_state` that it leads; and
 the one path by which a transaction's marker gets into a log.
 
-WriteTxnMarkers from outside and the coordinators of this broker (their port is `coordinator.ports.Markers`) both end in
-`TxnMarkers`. A marker is answered once it is committed. One for `__consumer_offsets` goes through the shard of the
-partition's groups, which lets its offsets count in the order of the log and keeps them behind its gate until then: so
-nobody who learns of the end finds the offsets of before (KAFKA-17507).
+WriteTxnMarkers requests and the coordinators of this broker (by the port `coordinator.ports.Markers`) both end in
+`TxnMarkers`. A marker is answered once it is committed. A marker for `__consumer_offsets` goes through the shard of the
+partition's groups. The shard applies its offsets in the order of the log, and keeps them behind its gate until then. So
+no client that knows of the transaction's end finds the old offsets (KAFKA-17507).
 Source: `TransactionCoordinator`, `TransactionStateManager`, `TransactionMarkerChannelManager`,
 `KafkaApis.handleWriteTxnMarkersRequest`, `GroupCoordinatorService.completeTransaction`.
 """
@@ -54,7 +54,7 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 
 class TransactionStatistics:
-    """Of all transactions whose coordinator is this node, as the shards' port says it, and of its questions to
+    """Statistics of all transactions that this node coordinates (see the shards' port), and of its questions to
     coordinators. Counts only go up; of durations the last ones are kept."""
 
     __slots__ = (
@@ -74,9 +74,9 @@ class TransactionStatistics:
         self.retried_markers = 0
         self.given_up = 0
         self.verifications = Durations()
-        """Questions of those who append here, whoever the coordinator is: from each to its answer."""
+        """How long questions before appends took, from question to answer, wherever the coordinator is."""
         self.verification_failures = 0
-        """Partitions that the coordinator has refused."""
+        """Partitions that coordinators have refused."""
 
 
 class Transactions:
@@ -113,15 +113,16 @@ class Transactions:
         self.partition_of = self.hosted.partition_of
         """The partition of `__transaction_state` that has a transactional id."""
         self.shard_of: Callable[[str], TransactionShard] = self.hosted.of
-        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read."""
+        """The shard of a transactional id. Raises KafkaError: NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS for a
+        partition that isn't loaded."""
         self.all_shards: Callable[[], list[TransactionShard]] = self.hosted.all
-        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
+        """All shards. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) if one isn't loaded."""
 
     def _transaction_version(self) -> int:
         return self._image.features.get(TRANSACTION_VERSION, 0)
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> TransactionShard:
-        # Here, so that no start waits for it that has no transactions to load.
+        # Imported here, so that a start without transactions doesn't wait for it.
         from coordinator.transaction.shard import TransactionShard
 
         return TransactionShard(
@@ -135,7 +136,7 @@ class Transactions:
         )
 
     def interpose(self, interposed: Callable[[Markers], Markers]) -> None:
-        """From now on markers go by what this makes of their way."""
+        """Send markers by what `interposed` returns for their usual way, from now on."""
         self._markers = interposed(self._own_markers)
 
         def go_by_it(shard: TransactionShard) -> None:
@@ -144,7 +145,7 @@ class Transactions:
         self.hosted.tell(go_by_it)
 
     def id_of(self, producer_id: int) -> str:
-        """The transactional id that has the producer id now, or an empty one."""
+        """The transactional id that has the producer id now, or an empty text."""
         found = ""
 
         def look(shard: TransactionShard) -> None:
@@ -157,13 +158,13 @@ class Transactions:
         return found
 
     def check_timeout(self, timeout_ms: int) -> None:
-        """Before anybody asks whose the transactional id is. Raises KafkaError (INVALID_TRANSACTION_TIMEOUT)."""
+        """Check a timeout, before the transactional id is looked up. Raises KafkaError(INVALID_TRANSACTION_TIMEOUT)."""
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             raise KafkaError(Error.INVALID_TRANSACTION_TIMEOUT)
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    """The coordinator's settings; none of them can be altered while the broker runs."""
+    """The coordinator's settings. None of them can be altered while the broker runs."""
     return TransactionSettings(
         max_timeout_ms=config.get_int("transaction.max.timeout.ms"),
         two_phase_commit_enable=config.get_boolean("transaction.two.phase.commit.enable"),
@@ -178,7 +179,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
-    """The error of an answer: a request older than `fenced_since` doesn't know PRODUCER_FENCED, and is told
+    """The error of an answer. A request before version `fenced_since` doesn't know PRODUCER_FENCED, and gets
     INVALID_PRODUCER_EPOCH in its place."""
     if error is Error.PRODUCER_FENCED and api_version < fenced_since:
         return Error.INVALID_PRODUCER_EPOCH
@@ -188,30 +189,31 @@ def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
 # --- markers -----------------------------------------------------------------------------------------------------
 
 PER_TURN = 100
-"""So many markers of one transaction are written in one turn of the loop; others are served before the next ones."""
+"""Markers of one transaction that one turn of the loop writes. Others are served before the next ones."""
 
 MANY_MARKERS = 2
-"""Of more than that the turn is over once they have taken 10 ms: the first batch of a partition makes its files."""
+"""With more markers, the turn also ends once they have taken 10 ms: a partition's first batch creates its files."""
 
 AT_ONCE_PER_TURN = 1_000
-"""And so many of all transactions that end in one turn: many that time out together, a request with many markers."""
+"""Markers of all transactions that one turn writes: many may time out together, or a request may have many markers."""
 
 _AS_LEADER = dict.fromkeys(
     (Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR),
     Error.NOT_LEADER_OR_FOLLOWER,
 )
-"""The transaction's coordinator knows no errors of the group's: it is to come again."""
+"""Errors of the group's coordinator, which the transaction's coordinator doesn't know. It is to send the marker
+again."""
 
 _SENT_AGAIN = Error.KAFKA_STORAGE_ERROR
-"""An answer that every coordinator takes for a reason to send the marker again, after a while."""
+"""An error on which every coordinator sends the marker again, after a while."""
 
 UNKNOWN_TRANSACTION_VERSION = -1
-"""What Kafka's `TransactionVersion` has for those who forgot to say: it fails on it."""
+"""The value of Kafka's `TransactionVersion` for a missing version. Kafka fails on it."""
 
 
 class _Row:
-    """The partitions of one transaction that still wait for its marker, each once; and the marker as it is written:
-    built once a turn, and copied for each partition."""
+    """The partitions of one transaction that still wait for its marker, each once. The marker's batch is built once a
+    turn, and copied for each partition."""
 
     __slots__ = ("batch", "done", "marker", "partitions", "record")
 
@@ -235,8 +237,8 @@ class _Row:
 
 
 class _Answers:
-    """What the partitions answer to whom a marker is written in one turn: those that are known by its end together,
-    the others as they come."""
+    """The answers of partitions to which a marker is written in one turn. Those that are known at its end are reported
+    together, the others as they come."""
 
     __slots__ = ("_done", "_together")
 
@@ -251,7 +253,7 @@ class _Answers:
             self._together[partition] = error
 
     def tell(self) -> None:
-        """The turn is over."""
+        """The turn is over: report the answers so far."""
         together, self._together = self._together, None
         if together:
             self._done(together)
@@ -280,7 +282,8 @@ class TxnMarkers:
         self._stopped = False
 
     def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
-        """See the port: the first ones at once, so that a transaction of few partitions is over when this returns."""
+        """See the port. The first markers are written at once, so that a transaction with few partitions is over when
+        this returns."""
         if not partitions or self._stopped:
             return
         row = _Row(marker, partitions, done)
@@ -295,7 +298,7 @@ class TxnMarkers:
                 self._again()
 
     def stop(self) -> None:
-        """What waits isn't written any more, nor what comes: the next start drives these transactions on."""
+        """Write no more markers, neither waiting nor new ones. The next start goes on with these transactions."""
         self._stopped = True
         self._rows.clear()
         if self._turn is not None:
@@ -330,7 +333,7 @@ class TxnMarkers:
             name = row.partitions.popleft()
             try:
                 self._write_one(row, name, answers)
-            except Exception as error:  # what nobody thought of must not leave it without its marker for ever
+            except Exception as error:  # else the partition would never get its marker
                 log.exception("the marker of producer id %d into %s-%d failed", row.marker.producer_id, *name)
                 answers.add(name, _SENT_AGAIN)
                 if broken is None and stops_the_broker(error):
@@ -343,7 +346,7 @@ class TxnMarkers:
             raise broken
 
     def _write_one(self, row: _Row, name: TopicPartition, answers: _Answers) -> None:
-        """Write it, and take note of the answer once it is committed, or refused."""
+        """Write a marker, and add the answer once it is committed or refused."""
         topic, index = name
         hosted = self._partitions.by_name.get(topic)
         partition = None if hosted is None else hosted.partitions.get(index)
@@ -362,7 +365,7 @@ class TxnMarkers:
             answers.add(name, _told(error))
             return
         if shard is None and leader.log.high_watermark >= end_offset:
-            answers.add(name, NO_ERROR)  # as on one node: nothing is made that would wait
+            answers.add(name, NO_ERROR)  # always so on a single node; this saves making a waiter
             return
 
         def then(error: KafkaError | None) -> None:
@@ -377,8 +380,8 @@ class TxnMarkers:
             )
 
     def _append(self, partition: Partition, leader: Leader, row: _Row) -> int:
-        """Returns the offset behind the marker. Raises KafkaError where it isn't written. As all that needs acks=all,
-        it is only where enough replicas are in sync."""
+        """Append a marker. Returns the offset after it. Raises KafkaError if it isn't written: like any append with
+        acks=all, it needs enough replicas in sync."""
         marker, record = row.marker, row.record
         leader.check_in_sync()
         batch = bytearray(row.batch)

@@ -280,7 +280,7 @@ async def test_too_little_memory_puts_loading_off(
     monkeypatch.undo()
     await log_dir_moves.until(lambda: hosting.loaded() == [0, 1])
 
-    assert caplog.messages == ["the things of t-0 are loaded later: there is too little memory"]
+    assert caplog.messages == ["the things of t-0 will be loaded later: there is too little memory"]
     assert hosting.events.count("replay 0") == 2
     assert hosting.events.count("start") == 2
 
@@ -304,7 +304,7 @@ async def test_no_descriptor_left_puts_loading_off(
     files.set_fault_hook(None)
     await log_dir_moves.until(lambda: hosting.loaded() == [0])
 
-    assert "the things of t-0 are loaded later: too many files are open" in caplog.messages
+    assert "the things of t-0 will be loaded later: too many files are open" in caplog.messages
     assert hosting.events == ["replay a", "start"]
 
 
