@@ -1,14 +1,14 @@
-"""The dead letter queues of share groups: what is rejected, or was delivered too often, is written to a topic (Kafka:
-`ShareGroupDLQStateManager`, `ShareGroupDLQRecordFetcher`, KIP-1191).
+"""The dead letter queues of share groups: records that are rejected or were delivered too often go to a topic
+(Kafka: `ShareGroupDLQStateManager`, `ShareGroupDLQRecordFetcher`, KIP-1191).
 
-Each share partition has a line; what stands in it together becomes one record batch, as far as the queue takes that,
-and the next one is begun once that is committed. A line is no longer than what the share partition may have in flight:
-what is ARCHIVING is. Originals are read as they are written, 1 MiB at a time.
+Each share partition has a line. Whatever waits in it becomes one record batch, as far as the queue accepts
+that. The next batch begins once that one is committed. A line is no longer than what the share partition may
+have in flight: its records are ARCHIVING. Originals are read as they are written, 1 MiB at a time.
 
-A queue takes a dead letter at least once: one whose answer is lost is written again. Conscious differences: a queue
-with too few replicas in sync, or whose disk has failed, is asked again, where Kafka gives up; and where an original
-doesn't fit into the queue its dead letter has headers alone, where Kafka writes none at all if it is by the headers
-that it doesn't fit.
+A queue gets a dead letter at least once: if the answer is lost, it is written again. There are two conscious
+differences from Kafka. If a queue has too few replicas in sync or a failed disk, barnabas tries again; Kafka
+gives up. If an original doesn't fit into the queue, its dead letter has headers only; Kafka writes none at
+all if the headers don't fit.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ log = logging.getLogger("barnabas.shares")
 Header = tuple[bytes, bytes]
 
 RETRIES_S = (1.0, 2.0, 4.0, 8.0)
-"""What is waited before a queue is asked again. Kafka's waits differ by up to a fifth from time to time."""
+"""How long to wait before trying a queue again. Kafka's waits vary by up to a fifth."""
 PRODUCE_TIMEOUT_MS = 30_000
 MOST_READ_BYTES = 1 << 20
-"""Of originals, at once."""
+"""The most bytes of originals to read at once."""
 LETTERS_PER_STEP = 200
-"""Dead letters that become records before others are let in: each takes some ten microseconds."""
+"""The dead letters to encode before others get a turn. Each takes some ten microseconds."""
 
 TOPIC_NAME = "errors.deadletterqueue.topic.name"
 COPIES = "errors.deadletterqueue.copy.record.enable"
@@ -86,7 +86,7 @@ ASK_AGAIN = frozenset(
 
 
 class Dying(Protocol):
-    """A share partition that is led here, with what it is of: `LedSharePartition`."""
+    """A share partition that this node leads, and its partition: `LedSharePartition`."""
 
     @property
     def partition(self) -> Partition: ...
@@ -106,25 +106,25 @@ class Produced(NamedTuple):
 
 
 class ProduceElsewhere(Protocol):
-    """The way to the leaders of partitions on other nodes."""
+    """Sends record batches to the leaders of partitions on other nodes."""
 
     def __call__(self, node_id: int, produced: Produced, /) -> None:
-        """It is answered in a later turn."""
+        """Send a batch. The answer comes in a later turn."""
         ...
 
 
 class _Line:
-    """What a share partition has for its queue, in the order in which it came."""
+    """A share partition's dead letters for its queue, in the order in which they came."""
 
     __slots__ = ("letters", "next_offset")
 
     def __init__(self) -> None:
         self.letters: deque[tuple[DeadLetter, Callable[[DeadLetter], None]]] = deque()
         self.next_offset = -1
-        """Of the first, what is in the queue already lies before this."""
+        """The first letter's offsets before this one are already in the queue."""
 
     def done(self, count: int) -> None:
-        """The first ones are in the queue, or given up."""
+        """Remove the first letters: they are in the queue, or given up."""
         for _ in range(count):
             letter, done = self.letters.popleft()
             self.next_offset = -1
@@ -134,13 +134,13 @@ class _Line:
 class _Batch(NamedTuple):
     data: bytearray
     whole: int
-    """So many of the line's letters end in it."""
+    """How many of the line's letters end in the batch."""
     next_offset: int
-    """Of the letter behind these, which begins in it; -1 where none does."""
+    """If the next letter begins in the batch, its next offset; otherwise -1."""
 
 
 class DeadLetterQueues:
-    """Of all share groups, as this broker writes to them."""
+    """The dead letter queues of all share groups, as far as this broker writes to them."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class DeadLetterQueues:
         failed: Callable[[BaseException], None],
         elsewhere: ProduceElsewhere | None,
     ) -> None:
-        """`elsewhere`: where there may be other nodes. `failed` learns of broken invariants."""
+        """`elsewhere` is None if there can be no other nodes. `failed` gets broken invariants."""
         self._node_id = node_id
         self._config = config
         self._image = image
@@ -169,7 +169,8 @@ class DeadLetterQueues:
         self._lines: dict[Dying, _Line] = {}
 
     def bury(self, led: Dying, letters: Sequence[DeadLetter], done: Callable[[DeadLetter], None]) -> None:
-        """See `Bury`. Nobody is told any more once the share partition is dropped: whoever has it next buries anew."""
+        """See `Bury`. Once the share partition is dropped, `done` isn't called any more: its next leader
+        buries again."""
         line = self._lines.get(led)
         is_new = line is None
         if line is None:
@@ -187,9 +188,9 @@ class DeadLetterQueues:
             self._lines.pop(led, None)
 
     async def _send_some(self, led: Dying, line: _Line) -> None:
-        """One batch, as often as it is worth while."""
+        """Send one batch, as often as that makes sense."""
         for tries in range(len(RETRIES_S) + 1):
-            batch = _Batch(bytearray(), len(line.letters), -1)  # what is given up where there is no queue
+            batch = _Batch(bytearray(), len(line.letters), -1)  # given up if there is no queue
             try:
                 topic = await self._topic(led.share.group_id)
                 batch = await self._batch_of(led, line, self._most_bytes(topic))
@@ -199,7 +200,7 @@ class DeadLetterQueues:
             except KafkaError as error:
                 if error.error not in ASK_AGAIN or tries == len(RETRIES_S):
                     self._give_up(led, error)
-                    line.done(max(batch.whole, 1))  # what is left of one that has begun goes with it
+                    line.done(max(batch.whole, 1))  # if one has begun, its rest goes, too
                     return
                 await passed(self._scheduler, RETRIES_S[tries])
                 if led.share.is_over:
@@ -207,7 +208,7 @@ class DeadLetterQueues:
             except Exception as error:
                 if stops_the_broker(error):
                     raise
-                log.error("dead letters of %s can't be written", led.share.group_id, exc_info=error)
+                log.error("can't write dead letters of %s", led.share.group_id, exc_info=error)
                 line.done(max(batch.whole, 1))
                 return
             else:
@@ -217,7 +218,7 @@ class DeadLetterQueues:
 
     def _give_up(self, led: Dying, error: KafkaError) -> None:
         log.error(
-            "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
+            "giving up dead letters of %s for %s-%d, the records are archived nevertheless: %s",
             led.share.group_id,
             led.partition.topic.name,
             led.partition.index,
@@ -236,8 +237,8 @@ class DeadLetterQueues:
             return ""
 
     async def _topic(self, group_id: str) -> TopicImage:
-        """The group's queue, which is made where it may be. Raises KafkaError: INVALID_CONFIG, and what the controller
-        says."""
+        """Return the group's queue. Create it if that is allowed. Raises KafkaError: INVALID_CONFIG, and the
+        controller's errors."""
         name = str(self._group_value(group_id, TOPIC_NAME))
         self._check_name(group_id, name)
         topic = self._image.topics.get(name)
@@ -245,18 +246,20 @@ class DeadLetterQueues:
             await self._make(name)
             topic = self._image.topics.get(name)
             if topic is None:
-                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is made, and not known here yet")
+                raise KafkaError(
+                    Error.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was created, but isn't known here yet"
+                )
         return topic
 
     def _check_name(self, group_id: str, name: str) -> None:
         wrong = ""
         prefix = self._config.get_string(PREFIX) or ""
         if not name:
-            wrong = "it has no dead letter queue any more"
+            wrong = "it doesn't have a dead letter queue any more"
         elif name.startswith("__"):
-            wrong = f"{name} begins as internal topics do"
+            wrong = f"{name} begins like an internal topic"
         elif not name.startswith(prefix):
-            wrong = f"{name} doesn't begin with {prefix}, as {PREFIX} says"
+            wrong = f"{name} doesn't begin with {prefix}, the value of {PREFIX}"
         elif name in self._image.topics:
             if not _is_true(self._image.config_of_topic(name), GROUP_ENABLE):
                 wrong = f"{name} doesn't have {GROUP_ENABLE}"
@@ -290,10 +293,11 @@ class DeadLetterQueues:
     # --- the batch ------------------------------------------------------------------------------------------
 
     async def _batch_of(self, led: Dying, line: _Line, most_bytes: int) -> _Batch:
-        """The first of the line, as many as the queue takes in one batch, and at least one."""
+        """Encode the first letters of the line: at least one, and as many as the queue accepts in one
+        batch."""
         letters = [letter for letter, _ in line.letters]  # the line may grow at each `await`
         begin = began = max(line.next_offset, letters[0].first_offset)
-        last = max(letter.last_offset for letter in letters)  # they came in any order
+        last = max(letter.last_offset for letter in letters)  # they may come in any order
         originals, known_to = await self._originals(led, began, last)
         now_ms = self._clock.now_ms()
         headers = _headers_of(led)
@@ -323,8 +327,11 @@ class DeadLetterQueues:
     async def _originals(
         self, led: Dying, offset: int, last_offset: int
     ) -> tuple[Mapping[int, Record], int | None]:
-        """What the log has of these offsets, and up to which offset that is all; nothing, and None, where the group
-        has them not copied or they can't be read: dead letters have headers alone then."""
+        """Read the originals at these offsets. Returns them, and the offset up to which they are complete.
+
+        Returns nothing and None if the group doesn't copy originals, or they can't be read. Then dead letters
+        have headers only.
+        """
         if self._group_value(led.share.group_id, COPIES) is not True:
             return {}, None
         source = led.partition.log
@@ -350,7 +357,7 @@ class DeadLetterQueues:
     # --- the produce ----------------------------------------------------------------------------------------
 
     async def _produce(self, topic: TopicImage, index: int, batch: bytearray) -> None:
-        """Returns once it is committed. Raises KafkaError."""
+        """Return once the batch is committed. Raises KafkaError."""
         leader = topic.partitions[index].leader
         if leader == NO_LEADER:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"nobody leads {topic.name}-{index}")
@@ -383,7 +390,7 @@ def _is_true(overrides: Mapping[str, str], name: str) -> bool:
 
 
 def _headers_of(led: Dying) -> tuple[Header, Header, Header]:
-    """Those that all dead letters of a share partition have alike: topic, partition and group."""
+    """The headers that all dead letters of a share partition share: topic, partition and group."""
     topic = led.partition.topic.name.encode()
     return (
         (b"__dlq.errors.topic", topic),
@@ -400,7 +407,7 @@ def _append(
     offset: int,
     original: Record | None,
 ) -> None:
-    """The dead letter of one offset, as the batch's record at this place."""
+    """Append the dead letter of one offset, as the batch's record at this place."""
     topic, partition, group = headers
     of_record = (
         topic,
@@ -415,9 +422,10 @@ def _append(
 
 
 def _records_in(data: bytes, first: int, last: int) -> tuple[dict[int, Record], int | None]:
-    """Of whole batches the records at these offsets; the last batch may be torn.
+    """Return the records at these offsets from the whole batches in `data`, whose last batch may be torn.
 
-    It ends with the batch by which they are as many bytes as are read at once: what is compressed may be much more.
+    It stops after the batch with which they exceed the bytes to read at once: decompressed records may be
+    much larger.
     """
     found: dict[int, Record] = {}
     known_to: int | None = None

@@ -1,4 +1,4 @@
-"""Reading and acquiring for one ShareFetch (Kafka: `DelayedShareFetch`, `ShareFetchUtils`)."""
+"""Reading and acquiring records for one ShareFetch (Kafka: `DelayedShareFetch`, `ShareFetchUtils`)."""
 
 from __future__ import annotations
 
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The record batches of what was read, some of it in memory and the rest in its file, without reading the
-# records.
+# The batches in what was read, some in memory and the rest in its file, without reading the records.
 #
-# Which of them are acquired is known only then: what is sent is cut out afterwards (Kafka:
+# Only after this is it known which batches are acquired. So the part to send is cut out afterwards (Kafka:
 # `ShareFetchUtils.maybeSliceFetchRecords`).
 
 Chunks = list[bytes | FileRange]
 
 WINDOW_BYTES = 8 * 1024
-"""Of a file: what is read at once to walk over batches."""
+"""How much of a file to read at once while walking over batches."""
 
 
 class FetchedRecords:
-    """What was read of one partition."""
+    """What was read from one partition."""
 
     __slots__ = ("_size", "_window", "_window_at", "chunks")
 
@@ -64,10 +63,10 @@ class FetchedRecords:
     def batches(
         self, most_reached: Callable[[int], int], *, with_markers: bool
     ) -> tuple[list[FetchedBatch], list[int]]:
-        """The batches, and where each begins; what isn't whole at the end doesn't count.
+        """Return the batches and their positions. A torn batch at the end doesn't count.
 
-        `most_reached(base offset of the first)`: one batch that begins behind that offset is the last one.
-        `with_markers`: whether those that end transactions are told apart. Raises CorruptRecordError, OSError.
+        `most_reached(base offset of the first)` returns an offset: the first batch behind it is the last one
+        returned. With `with_markers`, abort markers are told apart. Raises CorruptRecordError, OSError.
         """
         found: list[FetchedBatch] = []
         positions: list[int] = []
@@ -93,8 +92,8 @@ class FetchedRecords:
     def cut(
         self, batches: Sequence[FetchedBatch], positions: Sequence[int], acquired: Sequence[AcquiredRecords]
     ) -> Chunks:
-        """What is sent with what was acquired: all batches from the one with its first offset on, to its last. Where
-        there is one batch only all that was read is, as in Kafka."""
+        """Return what to send: the batches from the first acquired offset to the last. With a single batch it
+        is everything that was read, as in Kafka."""
         if len(batches) < 2:
             return self.chunks
         first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
@@ -143,7 +142,7 @@ class FetchedRecords:
         return bool(records) and read_control_type(records[0].key) == ABORT
 
     def _bytes(self, position: int, size: int) -> bytes:
-        """Some of what was read, which is there."""
+        """Return some of what was read. It has to be there."""
         at = position - self._window_at
         if at < 0 or at + size > len(self._window):
             self._window = self._read(position, max(size, WINDOW_BYTES))
@@ -174,10 +173,10 @@ class FetchedRecords:
 log = logging.getLogger("barnabas.shares")
 
 MOST_ACQUIRED_IN_PASSING = 200
-"""Share partitions that are read and acquired of in one turn of the loop, at some 50 µs each."""
+"""The share partitions to read and acquire in one turn of the loop, at some 50 µs each."""
 
 _VERSION = 17
-"""Of Fetch: reading knows partitions by topic ids."""
+"""Of Fetch: this version names partitions by topic ids."""
 
 Answers = dict["ShareKey", FetchedPartition]
 Acquirable = list[tuple["LedSharePartition", FetchTarget]]
@@ -227,16 +226,16 @@ class ShareFetchParameters:
             max_bytes=max_bytes,
             read_committed=read_committed,
         )
-        self.reading.only_leader = True  # which alone has the share partition
+        self.reading.only_leader = True  # only the leader has the share partition
 
 
 class ShareReading:
-    """One pass: which share partitions have something to acquire, whether that is enough, and the acquisition. Of many
-    it takes several turns.
+    """One pass over share partitions: find those with something to acquire, check if that is enough, and
+    acquire it. With many, it takes several turns.
 
-    While it holds a share partition no other fetch reads for that, in whatever turn; acknowledgements and locks that
-    end don't wait for it: what is acquired is decided by what there is then. Whoever would have read meanwhile is woken
-    when it lets go. `errors` are told in the answer, whatever else is.
+    While it holds a share partition, no other fetch reads for that one. Acknowledgements and expiring locks
+    don't wait: the acquisition goes by the state at that time. Fetches that wanted to read meanwhile are
+    woken when it lets go. The answer always includes `errors`.
     """
 
     def __init__(
@@ -255,7 +254,7 @@ class ShareReading:
         self._chance = chance
 
     async def want(self, keys: Sequence[ShareKey], turns: Turns) -> None:
-        """Find the share partitions, or make them, which reads the durable state of each."""
+        """Find or create the share partitions. Creating one reads its durable state."""
         for key in keys:
             try:
                 led = self._shares.get(self.parameters.group_id, key)
@@ -274,16 +273,16 @@ class ShareReading:
             self._shares.wake(led)
         elif error.error is not Error.LEADER_NOT_AVAILABLE:
             self.errors[key] = error
-            self._shares.drop(led)  # which wakes, too
+            self._shares.drop(led)  # this wakes waiters, too
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether nothing can be acquired any more, however long it waits."""
+        """True if nothing can be acquired any more, however long it waits."""
         return not any(led.is_led and not led.share.is_over for led in self.wanted)
 
     async def is_enough(self) -> Acquirable | None:
-        """What can be acquired, and is held then, if all together is as much as is asked for or reading it fails; None
-        where it isn't."""
+        """Return what can be acquired, and hold it, if that is enough in total or if reading fails. None
+        otherwise."""
         acquirable = await self.hold()
         if not acquirable:
             return None
@@ -305,17 +304,18 @@ class ShareReading:
                     await turn()
                 if target.fetch_offset < led.partition.log.log_start_offset:
                     return True
-                # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
-                # answered at once then, with nothing, and the client asks again at once.
+                # An unclean election or a power loss has left the log shorter than the state. In Kafka, each
+                # fetch is then answered at once, with nothing, and the client asks again at once.
                 if target.fetch_offset > led.partition.log.log_end_offset:
                     continue
                 readable += bytes_to_read(parameters, target, led.partition)
         except (KafkaError, OSError, CorruptRecordError):
-            return True  # reading finds the same fault, and says it with its partition
+            return True  # reading finds the same error, and reports it with its partition
         return readable >= parameters.min_bytes
 
     async def hold(self) -> Acquirable:
-        """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
+        """Hold the share partitions with something to acquire. Returns each with its offset and how many
+        bytes to read."""
         held: list[LedSharePartition] = []
         acquirable: Acquirable = []
         try:
@@ -334,8 +334,8 @@ class ShareReading:
         return acquirable
 
     def _sizes(self, count: int) -> list[int]:
-        """The bytes in equal parts, what is over to a random one; one byte each, in a row from a random one on, where
-        there are too few (Kafka: `PartitionMaxBytesStrategy`)."""
+        """Divide the bytes into equal parts; a random one gets the rest. If there are too few, they go to
+        single ones in a row, one byte each, from a random one on (Kafka: `PartitionMaxBytesStrategy`)."""
         if not count:
             return []
         whole, over = divmod(self.parameters.max_bytes, count)
@@ -350,7 +350,7 @@ class ShareReading:
         return sizes
 
     def let_go(self, held: Acquirable) -> None:
-        """Others may read for these."""
+        """Let others read for these."""
         self._let_go([led for led, _ in held])
 
     def _let_go(self, held: Iterable[LedSharePartition]) -> None:
@@ -361,7 +361,7 @@ class ShareReading:
         self.is_letting_go = False
 
     async def acquire(self, held: Acquirable) -> Answers:
-        """Read what is held, acquire of it, and let it go."""
+        """Read and acquire what is held, then let go of it."""
         answers: Answers = {}
         try:
             shares = {(led.share.topic_id, led.share.partition): led for led, _ in held}
@@ -388,7 +388,7 @@ class ShareReading:
     def _answer_of(
         self, led: LedSharePartition, target: FetchTarget, read: PartitionData, left: int
     ) -> tuple[FetchedPartition, int]:
-        """What is said of a partition, and how many offsets were acquired of it."""
+        """Return the answer for a partition, and how many offsets were acquired."""
         answer = FetchedPartition(partition_index=target.index, records=b"")
         if read.error_code == Error.OFFSET_OUT_OF_RANGE:
             led.share.begin_at(led.partition.log.log_start_offset)
@@ -399,7 +399,7 @@ class ShareReading:
         try:
             records, acquired = self._acquired(led, target, read, left)
         except (CorruptRecordError, OSError) as error:
-            log.error("%s-%d can't be read: %s", led.partition.topic.name, target.index, error)
+            log.error("can't read %s-%d: %s", led.partition.topic.name, target.index, error)
             is_corrupt = isinstance(error, CorruptRecordError)
             answer.error_code = Error.CORRUPT_MESSAGE if is_corrupt else Error.KAFKA_STORAGE_ERROR
             return answer, 0
@@ -448,20 +448,19 @@ def _target(led: LedSharePartition, max_bytes: int) -> FetchTarget:
     )
 
 
-# --- The ShareFetch that waits (Kafka: `DelayedShareFetch`) ---------------------------------------------------
+# --- A ShareFetch that waits (Kafka: `DelayedShareFetch`) ---------------------------------------------------
+# It waits at the partitions, whose appends and commits wake it, and at the share partitions. These wake it
+# when their state is loaded, a lock expires, records are released, the start moves, or another fetch has
+# read. They only wake it; it looks in a turn of its own. As in Kafka, it acquires only once there is as much
+# as it asks for, or its time is up.
 #
-# It waits at the partitions, whose appends and commits wake it, and at the share partitions: their state is
-# loaded, a lock ends, records are given back, the start moves, another fetch has read. Whatever moves only says
-# so: it looks in a turn of its own. As in Kafka it acquires only once there is as much as it asks for, or its
-# time is over.
-#
-# One of many share partitions looks after them, and acquires, in turns of the loop, others being served in
-# between. What moves meanwhile has it look once more. Of one group one such fetch looks at a time: two that
-# hold what the other one wants would have each other look again and again.
+# A fetch of many share partitions looks and acquires in several turns of the loop, and others are served in
+# between. If something moves meanwhile, it looks again. In each group, one such fetch looks at a time.
+# Otherwise two that hold what the other one wants would make each other look again and again.
 
 
 class DelayedShareFetch:
-    """One of them."""
+    """A ShareFetch that waits."""
 
     __slots__ = ("_has_moved", "_is_time_over", "_reading", "_told")
 
@@ -472,8 +471,9 @@ class DelayedShareFetch:
         self._told: Later[None] | None = None
 
     async def answers(self, scheduler: Scheduler, lines: Lines[str]) -> Answers:
-        """What is acquired, once there is enough, or its time is over. `lines`: of each group, the fetches that look in
-        turns. Where its client hangs up others may have what it holds."""
+        """Return what is acquired, once there is enough or the time is up. `lines` holds, by group, the
+        fetches that look one after the other. If the client hangs up, others may acquire what this one
+        holds."""
         reading = self._reading
         is_long = len(reading.wanted) > MOST_ACQUIRED_IN_PASSING
         found = None if is_long else at_once(self._look())
@@ -506,7 +506,7 @@ class DelayedShareFetch:
                 led.partition.waiting.discard(self)
 
     async def _look(self) -> Answers | None:
-        """The answers if there is enough, or if the time is over whatever there is."""
+        """Return the answers if there is enough, or whatever there is if the time is up. Otherwise None."""
         reading = self._reading
         self._has_moved = False
         held: Acquirable | None = []
@@ -517,8 +517,8 @@ class DelayedShareFetch:
         return await reading.acquire(held) if held else {}
 
     def recheck(self, place: int = 0) -> None:
-        """Something of what it waits for moved. What it wakes itself, as it lets go, has it not look once more: else it
-        might do so for ever."""
+        """Note that something moved. What this fetch itself wakes when it lets go doesn't count: it could
+        look for ever."""
         if not self._reading.is_letting_go:
             self._wake()
 

@@ -1,7 +1,9 @@
-"""The share partitions of this broker: those of the partitions that it leads (Kafka: `SharePartitionManager`).
+"""The share partitions of this broker: those of the partitions that it leads (Kafka:
+`SharePartitionManager`).
 
-One is made when a fetch first wants it, and dropped once the partition isn't led here any more, the share coordinator
-knows better, or nobody of the group has a session left: what is durable is read again then.
+A share partition is created when a fetch first wants it. It is dropped once this broker doesn't lead the
+partition any more, the share coordinator knows better, or no member of the group has a session left. Then its
+durable state is read again when needed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from protocol.messages.share_fetch import AcknowledgementBatch
 
 
-# --- A share group's settings, as its records are handed out by them (Kafka: `ShareGroupConfigProvider`) ------
+# --- The settings by which a share group's records are delivered (Kafka: `ShareGroupConfigProvider`) --------
 
 _DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE | re.ASCII
@@ -50,9 +52,9 @@ _DURATION = re.compile(
 def share_settings(
     config: BrokerConfig, overrides: Mapping[str, str], *, has_dead_letters: bool = False
 ) -> ShareSettings:
-    """The group's own, within the broker's bounds, or the broker's. `has_dead_letters`: whether the cluster has dead
-    letter queues."""
-    if not overrides:  # as most have, and each fetch asks several times
+    """Return the group's own settings, within the broker's bounds, or the broker's. `has_dead_letters` is
+    True if the cluster has dead letter queues."""
+    if not overrides:  # the usual case, and each fetch asks several times
         return ShareSettings(
             record_lock_duration_ms=config.get_int("group.share.record.lock.duration.ms"),
             delivery_count_limit=config.get_int("group.share.delivery.count.limit"),
@@ -71,7 +73,7 @@ def share_settings(
 
 
 def duration_ms(text: str) -> int:
-    """Of PnDTnHnMn.nS, as Java's Duration; what is less than a millisecond is cut off."""
+    """Parse PnDTnHnMn.nS like Java's Duration. Fractions of a millisecond are cut off."""
     found = _DURATION.fullmatch(text)
     assert found is not None, f"{text} is legal where it is set"
     days, hours, minutes, seconds = (int(group or 0) for group in found.groups()[:4])
@@ -80,13 +82,14 @@ def duration_ms(text: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Where a share group begins that has never written about a partition (Kafka: `ShareFetchUtils.offsetFor…`).
+# Where a share group begins in a partition that it has no state of (Kafka: `ShareFetchUtils.offsetFor…`).
 
 _BY_DURATION = "by_duration:"
 
 
 async def find_reset_offset(partition: Partition, reset: str, clock: Clock) -> int | KafkaError:
-    """By `share.auto.offset.reset`. Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE, KAFKA_STORAGE_ERROR."""
+    """Find the offset by `share.auto.offset.reset`. Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR."""
     role, log = partition.role, partition.log
     if not isinstance(role, Leader):
         return KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
@@ -107,35 +110,34 @@ async def find_reset_offset(partition: Partition, reset: str, clock: Clock) -> i
     )
 
 
-# --- What one member asks of many of them ---------------------------------------------------------------------
-#
-# What it acknowledges, and what it gives back when its session ends. Where it is of many share partitions they
-# are asked in turns of the loop: others are served in between, as in Kafka, whose lock is on one share partition
-# and which asks one after the other. Each is asked in one call, so whoever comes in between finds it as it was
-# before or as it is after: another member's fetch, the end of a lock, the end of the leadership. Of the member
-# itself nothing comes in between, which in Kafka a connection's thread sees to: all that it asks stands in one
-# line. So a session that ends gives nothing back before what was acknowledged before its end, and a new session
-# acquires nothing that the old one would give back then.
+# --- One member's requests to many share partitions ---------------------------------------------------------
+# These are acknowledgements, and the release of records when a session ends. With many share partitions, they
+# take several turns of the loop, and others are served in between. That is like Kafka, which locks one share
+# partition after the other. Each share partition is asked in one call. So another member's fetch, an expiring
+# lock or the end of the leadership sees it before or after, never in between. A member's own requests all
+# wait in one line; in Kafka, the connection's thread does that. So when a session ends, nothing is released
+# before earlier acknowledgements are done, and a new session acquires nothing that the old one would then
+# release.
 
 A = TypeVar("A")
 
 MOST_ASKED_IN_PASSING = 100
-"""Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write. Fewer, where
-the turn has been long enough before."""
+"""The share partitions to ask in one turn of the loop. Each takes some 60 µs, mostly for a write. There are
+fewer if the turn was already long."""
 
 
 class MemberLines:
-    """`over` is called with a group once something of it is done that stood in a line."""
+    """The members' lines. `over` is called with a group when something in one of its lines is done."""
 
     def __init__(self, turn_is_over: Callable[[], bool], over: Callable[[str], None]) -> None:
-        """`turn_is_over`: whether the turn of the loop that is taken has been long enough."""
+        """`turn_is_over` returns True if the current turn of the loop has been long enough."""
         self._turn_is_over = turn_is_over
         self._over = over
         self._lines: dict[str, Lines[str]] = {}  # by group, then by member
         self._left: Lines[object] = {}  # by `left_by`
 
     def has_any(self, group_id: str) -> bool:
-        """Whether something is under way of the group."""
+        """True while something of the group is in progress."""
         return group_id in self._lines
 
     async def ask_each(
@@ -146,10 +148,10 @@ class MemberLines:
         *,
         left_by: object = None,
     ) -> None:
-        """`ask` with each of them: in this call where they take one turn, and nothing of the member is ahead of it. It
-        is to go on to its end where the client hangs up.
+        """Call `ask` with each share partition. All calls are in this one if they fit into a turn and the
+        member has nothing ahead. It runs to its end even if the client hangs up.
 
-        `left_by`: what all have in common that is left by one ended connection: they are asked one at a time.
+        `left_by` identifies an ended connection: requests with the same one run one at a time.
         """
         steps = self._asking_each(keys, ask)
         if left_by is not None:
@@ -166,7 +168,7 @@ class MemberLines:
             in_this_turn += 1
 
     def behind(self, member: SessionKey, steps: Waiting[A]) -> Waiting[A]:
-        """The steps, once all is done that the member has asked before."""
+        """Run the steps after everything that the member has requested before."""
         return self._in_line(member, steps) if member[1] in self._lines.get(member[0], ()) else steps
 
     async def _in_line(self, member: SessionKey, steps: Waiting[A]) -> A:
@@ -176,7 +178,7 @@ class MemberLines:
             return await in_line(of_group, member_id, steps)
         finally:
             if not of_group:
-                self._lines.pop(group_id, None)  # it may be gone where all is given up
+                self._lines.pop(group_id, None)  # it may be gone if everything was given up
             self._over(group_id)
 
 
@@ -185,7 +187,7 @@ class MemberLines:
 log = logging.getLogger("barnabas.shares")
 
 MANY_SHARE_PARTITIONS = 10_000
-"""So many are kept before those of groups without any session go, though no connection has ended."""
+"""With so many, those of groups without any session are dropped, even if no connection has ended."""
 
 DROPPED_BY = frozenset(
     {
@@ -195,18 +197,19 @@ DROPPED_BY = frozenset(
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of a write after which durable state is read again."""
+"""Write errors after which the durable state is read again."""
 
 AcknowledgedPartitions = dict[ShareKey, KafkaError | None]
 
 QUIET_S = 10.0
-"""Between two lines about writes that failed and that nobody waits for: a lock that ends may be hundreds of them."""
+"""How long to wait between log lines about failed writes that nobody waits for: an expired lock may cause
+hundreds."""
 
 
 class UnwrittenStates:
-    """Logs what couldn't be written of what members hold, where no member is told of it: locks that end, and records
-    that have come to their dead letter queue. It holds in memory all the same, until the next leader reads what there
-    is."""
+    """Logs failed writes of members' states that no member learns of: expired locks, and records that have
+    reached their dead letter queue. The state stays valid in memory, until the next leader reads what was
+    written."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
@@ -220,11 +223,11 @@ class UnwrittenStates:
             return
         before = f" ({self._untold} more since the last such line)" if self._untold else ""
         self._told_s, self._untold = now_s, 0
-        log.warning("share partition %s of %s: a state isn't written: %s%s", named, group_id, error, before)
+        log.warning("share partition %s of %s: can't write a state: %s%s", named, group_id, error, before)
 
 
 class LedSharePartition:
-    """A share partition, the partition that it is of, and who waits for it."""
+    """A share partition, its partition, and the fetches that wait for it."""
 
     __slots__ = ("is_unused", "leader", "loss", "partition", "share", "waiting")
 
@@ -235,16 +238,17 @@ class LedSharePartition:
         self.share: SharePartition
         self.loss: CommitWaiter | None = None
         self.is_unused = False
-        """Whether it is to be dropped once it has buried what is dead."""
+        """True if it is to be dropped once its dead letters are buried."""
 
     @property
     def is_led(self) -> bool:
-        """Whether the partition still is what it was when this was made."""
+        """True if the partition is still what it was when this was created."""
         return not self.partition.is_gone and self.partition.role is self.leader
 
 
 class SharePartitionManager:
-    """By group and partition. Also all share sessions: what they hold ends with them."""
+    """All share partitions, by group and partition, and all share sessions. What a session holds ends with
+    it."""
 
     def __init__(
         self,
@@ -258,15 +262,16 @@ class SharePartitionManager:
         turn_is_over: Callable[[], bool],
         dead_letters: DeadLetterQueues | None = None,
     ) -> None:
-        """`carry_out`: steps that nobody waits for, to their end, in turns; `turn_is_over`: as that of MemberLines."""
+        """`carry_out` runs steps that nobody waits for to their end, in turns. `turn_is_over` is as in
+        MemberLines."""
         self._dead_letters = dead_letters
         self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self.forget)
         self.lines = MemberLines(turn_is_over, self._out_of_line)
         self._given_back_of: set[str] = set()
-        """Groups to forget once that is over."""
+        """Groups to forget once their releases are done."""
         self._is_dropping_unused = False
         self.looking: Lines[str] = {}
-        """By group, the fetches of many share partitions: see `DelayedShareFetch`."""
+        """By group: the fetches of many share partitions, see `DelayedShareFetch`."""
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister
@@ -284,7 +289,7 @@ class SharePartitionManager:
     # --- finding --------------------------------------------------------------------------------------------
 
     def find(self, group_id: str, key: ShareKey) -> LedSharePartition | None:
-        """None where nobody of the group has fetched the partition here yet."""
+        """Find a share partition. None if no member of the group has fetched the partition here yet."""
         led = self._groups.get(group_id, {}).get(key)
         if led is not None and not led.is_led:
             self.drop(led)
@@ -292,8 +297,8 @@ class SharePartitionManager:
         return led
 
     def get(self, group_id: str, key: ShareKey) -> LedSharePartition:
-        """Made where there is none. Raises KafkaError where the partition isn't led here: NOT_LEADER_OR_FOLLOWER,
-        UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """Find or create a share partition. Raises KafkaError if this broker doesn't lead the partition:
+        NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         led = self.find(group_id, key)
         if led is not None:
             return led
@@ -331,12 +336,13 @@ class SharePartitionManager:
     # --- dropping -------------------------------------------------------------------------------------------
 
     def _no_longer_led(self, led: LedSharePartition, error: KafkaError | None) -> None:
-        """Nothing is ever committed at the largest offset: the leadership has ended."""
+        """Drop it: nothing is ever committed at the largest offset, so the leadership has ended."""
         led.loss = None
         self.drop(led)
 
     def drop(self, led: LedSharePartition) -> None:
-        """Whoever waits for it is told; the next fetch makes another one. Nothing happens where it was dropped."""
+        """Drop a share partition and wake those who wait for it. The next fetch creates a new one. Does
+        nothing if it was already dropped."""
         share = led.share
         key = (share.topic_id, share.partition)
         of_group = self._groups.get(share.group_id, {})
@@ -353,14 +359,14 @@ class SharePartitionManager:
         self.wake(led)
 
     def _drop_where_told(self, led: LedSharePartition, error: KafkaError) -> None:
-        """Drop it where the error says that somebody knows better."""
+        """Drop it if the error means that another node knows better."""
         if error.error in DROPPED_BY:
-            log.info("share partition %s of %s is dropped: %s", _named(led), led.share.group_id, error)
+            log.info("dropping share partition %s of %s: %s", _named(led), led.share.group_id, error)
             self.drop(led)
 
     def forget(self, group_ids: Sequence[str]) -> None:
-        """Nobody of the groups has a session here any more. Behind what is still given back of one; and whoever comes
-        while it is being forgotten has the rest."""
+        """Drop the share partitions of groups without sessions here, after pending releases. If a member
+        comes back meanwhile, the rest stays."""
         self._given_back_of.update(filter(self.lines.has_any, group_ids))
         self.carry_out(self._forgetting(group_ids))
 
@@ -372,7 +378,7 @@ class SharePartitionManager:
                 if self._is_used(group_id):
                     break
                 if led.share.burying:
-                    led.is_unused = True  # else what is in its queue would come there once more
+                    led.is_unused = True  # otherwise what is in its line would reach the queue a second time
                 else:
                     self.drop(led)
 
@@ -385,7 +391,7 @@ class SharePartitionManager:
             self.forget([group_id])
 
     async def forget_all(self) -> None:
-        """Share groups aren't served any more: all sessions end, and nothing is given back. (Kafka:
+        """End all sessions without releasing anything: share groups aren't served any more. (Kafka:
         `onShareVersionToggle`.)"""
         self.sessions.clear()
         pause = Pause()
@@ -412,7 +418,7 @@ class SharePartitionManager:
                 self.drop(led)
 
     def wake(self, led: LedSharePartition) -> None:
-        """Fetches that wait for it may find something."""
+        """Wake the fetches that wait for it: they may find something."""
         led.waiting.wake()
 
     # --- acknowledging --------------------------------------------------------------------------------------
@@ -420,7 +426,7 @@ class SharePartitionManager:
     async def acknowledge(
         self, group_id: str, member_id: str, batches: Mapping[ShareKey, Sequence[AcknowledgementBatch]]
     ) -> AcknowledgedPartitions:
-        """The error of each, None where there is none."""
+        """Acknowledge records. Returns each share partition's error, or None."""
         return await self._of_each(
             group_id, member_id, batches, lambda led, key: led.share.acknowledge(member_id, batches[key])
         )
@@ -428,8 +434,8 @@ class SharePartitionManager:
     def release(
         self, group_id: str, member_id: str, keys: Collection[ShareKey], *, left_by: object = None
     ) -> None:
-        """Give back all that the member has of these. Nobody waits for it: what can't be written stays with the member
-        until its lock ends. `left_by` as in `MemberLines`."""
+        """Release everything that the member holds of these. Nobody waits for it: what can't be written stays
+        with the member until its lock expires. `left_by` is as in `MemberLines`."""
 
         async def release_each() -> None:
             await self._of_each(
@@ -467,24 +473,25 @@ class SharePartitionManager:
         try:
             return await ask(led, key)
         except Exception as error:
-            # The others are to be asked, and answered, all the same.
+            # The others still have to be asked and answered.
             if stops_the_broker(error):
                 raise
-            log.error("share partition %s of %s can't be asked", _named(led), group_id, exc_info=error)
+            log.error("a request to share partition %s of %s failed", _named(led), group_id, exc_info=error)
             return KafkaError(Error.UNKNOWN_SERVER_ERROR)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
     def end_session(self, group_id: str, member_id: str) -> None:
-        """With the member's last request: what it has acquired is given back, and nobody waits for that. Nothing where
-        the session has ended meanwhile."""
+        """End a session with the member's last request. What it has acquired is released, and nobody waits
+        for that. Does nothing if the session has already ended."""
         session = self.sessions.remove((group_id, member_id))
         if session is not None:
             self.release(group_id, member_id, session.partitions)
 
     def _sessions_lost(self, sessions: Iterable[ShareSession]) -> None:
-        """With their connection, which may have had thousands: as many give back as one turn takes, then one in each.
-        All stand in their members' lines at once, ahead of what these ask next."""
+        """Release what the sessions of an ended connection hold; there may be thousands. As many as one turn
+        takes are released at once, then one in each turn. All enter their members' lines at once, ahead of
+        later requests."""
         self.carry_out(self._giving_back(sessions, left_by=object()))
 
     async def _giving_back(self, sessions: Iterable[ShareSession], left_by: object) -> None:
@@ -504,7 +511,8 @@ def manager_of(
     failed: Callable[[BaseException], None],
     dead_letters: DeadLetterQueues | None = None,
 ) -> SharePartitionManager:
-    """That of a node, by the settings of the cluster's groups. `failed` learns of broken invariants."""
+    """Return a node's manager, which goes by the settings of the cluster's groups. `failed` gets broken
+    invariants."""
 
     @lru_cache(100)  # each fetch asks several times
     def own_settings(

@@ -1,8 +1,8 @@
 """Share sessions (KIP-932; Kafka: `ShareSession`, `ShareSessionCache`).
 
-A session is a member's on this broker: which partitions it fetches, by an epoch that each request counts up. It ends by
-its last request, or with the connection that opened it. (Kafka's connection ends the last one that it opened: of a
-client that opens many the others stay for good.)
+A session belongs to a member on this broker. It holds the partitions that the member fetches, and an epoch
+that each request increments. It ends with its last request, or with the connection that opened it. (In Kafka,
+a connection ends only the last session that it opened. If a client opens many, the others stay for good.)
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ FINAL_EPOCH = -1
 FIRST_EPOCH = 0
 MAX_SHARE_SESSION_EPOCH = 2**31 - 1
 MOST_SHARE_SESSION_PARTITIONS = 500_000
-"""In all sessions: a client may name any, whether they exist or not. Whoever wants more is told that there are too many
-sessions."""
+"""The most partitions in all sessions: a client may name any, whether they exist or not. Beyond that,
+requests are answered with SHARE_SESSION_LIMIT_REACHED."""
 MOST_PARTITIONS_OF_ONE = 5_000
-"""In one session: each of its fetches looks at all of them, some 60 ms, in turns."""
+"""The most partitions in one session. Each of its fetches looks at all of them, which takes some 60 ms, in
+turns."""
 
 ShareKey = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -36,7 +37,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class OpenedSessions:
-    """Those of one connection, which are told of its end (`Connection.when_lost`)."""
+    """The sessions that one connection opened. Called when the connection ends (`Connection.when_lost`)."""
 
     __slots__ = ("_lost", "last_group", "sessions")
 
@@ -44,14 +45,15 @@ class OpenedSessions:
         self._lost = lost
         self.sessions: dict[SessionKey, ShareSession] = {}
         self.last_group = ""
-        """Of the one that was opened last, whether it has ended or not."""
+        """The group of the session opened last, whether it has ended or not."""
 
     def __call__(self) -> None:
         self._lost(self)
 
 
 class ShareSession:
-    """`partitions`: in the order in which they are fetched; whether the next answer has to list them."""
+    """A session. `partitions` are in the order of fetching; True means that the next answer has to list
+    one."""
 
     __slots__ = ("epoch", "key", "opened_beside", "partitions")
 
@@ -64,8 +66,8 @@ class ShareSession:
         self.partitions: dict[ShareKey, bool] = dict.fromkeys(partitions, False)
 
     def tell(self, partition: ShareKey, answer: FetchedPartition) -> bool:
-        """Whether the answer lists the partition: it has records or an error, or was added since. After an error it is
-        listed once more."""
+        """Return True if the answer lists the partition: it has records or an error, or is new. After an
+        error it is listed once more."""
         must_list = self.partitions.get(partition)
         if must_list is None:
             return False
@@ -81,8 +83,8 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """All of them. When a connection ends, `ended` is called with the sessions that end with it, then `emptied` with
-    the groups that nobody has one of any more."""
+    """All sessions. When a connection ends, `ended` is called with its sessions, then `emptied` with the
+    groups that have no session left."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class ShareSessionCache:
         return len(self._sessions)
 
     def get(self, group_id: str, member_id: str) -> ShareSession:
-        """Raises KafkaError (SHARE_SESSION_NOT_FOUND)."""
+        """Find a session. Raises KafkaError (SHARE_SESSION_NOT_FOUND)."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(Error.SHARE_SESSION_NOT_FOUND)
@@ -110,9 +112,9 @@ class ShareSessionCache:
     def open(
         self, group_id: str, member_id: str, connection: Connection, partitions: Iterable[ShareKey]
     ) -> ShareSession:
-        """A new session in the place of the member's old one, whose records stay its own.
+        """Open a new session in place of the member's old one. The member keeps its records.
 
-        Raises KafkaError (SHARE_SESSION_LIMIT_REACHED); the old one has ended then, too.
+        Raises KafkaError (SHARE_SESSION_LIMIT_REACHED). The old one has ended then, too.
         """
         key = (group_id, member_id)
         self.remove(key)
@@ -131,7 +133,7 @@ class ShareSessionCache:
         return session
 
     def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """A request that isn't the first: its epoch is used up.
+        """Accept a request that isn't the first, and use up its epoch.
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """
@@ -149,7 +151,8 @@ class ShareSessionCache:
         added: Iterable[ShareKey],
         forgotten: Iterable[ShareKey],
     ) -> ShareSession:
-        """As `go_on`; then some partitions come, and others go. SHARE_SESSION_LIMIT_REACHED: too many come."""
+        """Do the same as `go_on`, then add and remove partitions. SHARE_SESSION_LIMIT_REACHED if too many are
+        added."""
         session = self.get(group_id, member_id)
         if session.epoch != epoch:
             raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
@@ -163,7 +166,7 @@ class ShareSessionCache:
         return self.go_on(group_id, member_id, epoch)
 
     def _make_room(self, count: int, present: int) -> None:
-        """Of a session that has so many at present."""
+        """Make room for more partitions in a session that has `present` ones."""
         if (
             self._partitions + count > MOST_SHARE_SESSION_PARTITIONS
             or present + count > MOST_PARTITIONS_OF_ONE
@@ -172,7 +175,7 @@ class ShareSessionCache:
         self._partitions += count
 
     def remove(self, key: SessionKey) -> ShareSession | None:
-        """End it; None where there is none."""
+        """End a session. Returns it, or None if there is none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             session.opened_beside.sessions.pop(key, None)
@@ -183,16 +186,16 @@ class ShareSessionCache:
         return session
 
     def clear(self) -> None:
-        """All of them end, and what they hold stays with their members until its locks end."""
+        """End all sessions. What they hold stays with their members until its locks expire."""
         for key in [*self._sessions]:
             self.remove(key)
 
     def has_any(self, group_id: str) -> bool:
-        """Whether any member of the group has one."""
+        """True if any member of the group has a session."""
         return group_id in self._members
 
     def _lost(self, opened: OpenedSessions) -> None:
-        """Their connection has ended."""
+        """End the sessions of a connection that has ended."""
         group_ids = dict.fromkeys([opened.last_group])
         sessions = [*opened.sessions.values()]
         for session in sessions:

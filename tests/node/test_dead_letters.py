@@ -477,12 +477,12 @@ async def test_what_cannot_be_written_of_a_burial_is_logged_once_in_a_while(
     dying.pass_ms(30_000)  # the locks of the others end
     client.fetch(2, 0)
     dying.pass_ms(30_000)
-    told = [line.getMessage() for line in caplog.records if "isn't written" in line.getMessage()]
+    told = [line.getMessage() for line in caplog.records if "can't write a state" in line.getMessage()]
     assert told == [
-        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text",
-        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text"
+        "share partition t-0 of g: can't write a state: COORDINATOR_NOT_AVAILABLE: text",
+        "share partition t-0 of g: can't write a state: COORDINATOR_NOT_AVAILABLE: text"
         " (1 more since the last such line)",
-        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text"
+        "share partition t-0 of g: can't write a state: COORDINATOR_NOT_AVAILABLE: text"
         " (2 more since the last such line)",
     ]
 
@@ -493,7 +493,7 @@ async def test_that_another_leads_is_not_logged(node: Server, caplog: pytest.Log
     reject(dying, 0)
     dying.state().error = Error.FENCED_LEADER_EPOCH
     go_on(dying)
-    assert not [line for line in caplog.records if "isn't written" in line.getMessage()]
+    assert not [line for line in caplog.records if "can't write a state" in line.getMessage()]
 
 
 def test_originals_end_with_the_batch_by_which_they_are_as_much_as_is_read_at_once(
