@@ -1,8 +1,8 @@
-"""`examine`: all that is wrong with a node's data folders, each thing as a value, without changing a byte.
+"""`examine` finds everything that is wrong with a node's data folders, as values, without changing a byte.
 
-What a start would tell, refuse or make anew is found here, and what a start takes for true and a reader would stumble
-over; of the metadata log the cluster that it says. No lock is taken and none is asked for: it is for folders that
-nobody uses.
+It finds what a start would report, refuse or recreate, and also what a start accepts but readers would
+stumble over. From the metadata log it also reads the cluster. It takes and checks no locks: it is for folders
+that nobody uses.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ METADATA_TODO = "put the folder of the metadata log back from a copy"
 
 
 class SeenMetadata(NamedTuple):
-    """What the metadata log says, None where it can't be read, and what there is of it."""
+    """What the metadata log says, or None if it can't be read, and what was found of the log itself."""
 
     image: ClusterImage | None
     log: SeenLog | None
 
 
 def drained(findings: Generator[Finding, None, SeenLog], found: list[Finding]) -> SeenLog:
-    """All of them to `found`; what was seen by the way."""
+    """Append all findings to `found`, and return what was seen along the way."""
     while True:
         try:
             found.append(next(findings))
@@ -90,7 +90,7 @@ def drained(findings: Generator[Finding, None, SeenLog], found: list[Finding]) -
 
 
 def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> SeenMetadata:
-    """What is wrong goes to `found`."""
+    """Examine the metadata log. Problems are appended to `found`."""
     image = ClusterImage()
     try:
         if not files.exists(path):
@@ -117,7 +117,7 @@ def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding])
 
 
 def _small_files(files: Files, path: str, log: SeenLog) -> Iterator[Finding]:
-    """A broker that another node controls needs neither."""
+    """Examine the small files. A broker with a controller on another node needs neither of them."""
     bootstrap = f"{path.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
     state = f"{path}/{QUORUM_STATE}"
     leads = files.exists(bootstrap) or files.exists(f"{path}/{BOOTSTRAP_ID.name}{SUFFIX}")
@@ -156,7 +156,8 @@ def _quorum_state(path: str, data: bytes, log: SeenLog) -> Iterator[Finding]:
 
 
 def wrong_with_quorum_state(said: dict[str, object]) -> str:
-    """ "" where it is as Kafka's `QuorumStateData` has it."""
+    """Return what is wrong with `quorum-state`, compared with Kafka's `QuorumStateData`. Empty if nothing
+    is."""
     version = said.get("data_version")
     if version not in (0, 1):
         return f"data_version {version}"
@@ -177,7 +178,7 @@ def wrong_with_quorum_state(said: dict[str, object]) -> str:
 def _apply_snapshot(
     files: Files, path: str, names: list[str], image: ClusterImage, found: list[Finding]
 ) -> int:
-    """Where the log goes on behind it."""
+    """Apply the newest whole snapshot. Returns the offset from which the log continues."""
     applied = -1
     parsed = [(name, each) for name in names if (each := parse_name(name)) is not None and each[1] == SUFFIX]
     for name, (snapshot_id, _suffix) in sorted(parsed, key=lambda each: each[1][0], reverse=True):
@@ -216,29 +217,31 @@ _FROM_A_COPY = "put it back from a copy"
 
 
 class Examination(NamedTuple):
-    """What there is in a node's folders, and what is wrong with it."""
+    """What is in a node's folders, and what is wrong with it."""
 
     findings: list[Finding]
     directories: dict[str, LookedAt]
     partitions: dict[str, dict[TopicPartition, SeenLog]]
     """By directory, without the metadata log."""
     without_folder: list[TopicPartition]
-    """Partitions that the cluster has here: an empty one needs none (Kafka makes it nevertheless)."""
+    """Partitions that the cluster has here without a folder: an empty one needs none (Kafka creates it
+    nevertheless)."""
     metadata: ClusterImage | None
-    """None where it isn't known."""
+    """None if it isn't known."""
     metadata_log: SeenLog | None
 
 
 def examine(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> list[Finding]:
-    """All that is wrong. `files` may be ones that only read. `metadata_dir` is the one of the directories that has the
-    metadata log, or another one."""
+    """Return everything that is wrong. `files` may be read-only. `metadata_dir` has the metadata log, whether
+    it is one of the directories or not."""
     return look(files, log_dirs, metadata_dir).findings
 
 
 def look(
     files: Files, log_dirs: Sequence[str], metadata_dir: str, cleanup_policy: str | None = None
 ) -> Examination:
-    """As `examine`, with what there is. `cleanup_policy`: its own `log.cleanup.policy`, None where nobody says."""
+    """Do the same as `examine`, and return what there is. `cleanup_policy` is the broker's own
+    `log.cleanup.policy`, or None if it isn't known."""
     found: list[Finding] = []
     looked = {
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])
@@ -335,8 +338,9 @@ def _partition(
 def _is_compacted(
     image: ClusterImage | None, of_it: LookedAt, key: TopicPartition, of_file: str | None
 ) -> bool | None:
-    """Whether its log may have gaps: by its topic's settings, the broker's, the cluster's, its own file's, or since the
-    cleaner has been at it. (What a broker's own file says of all topics isn't in its folders: None.)"""
+    """Return whether a log may have gaps: by the settings of its topic, the broker, the cluster or the
+    broker's file, or because the cleaner has been at it. None if it isn't known: the broker's file isn't in
+    its folders."""
     if image is None or key in of_it.offsets[checkpoints.CLEANER_OFFSET_FILE]:
         return True
     of_topic = image.configs.get((TOPIC_RESOURCE, key[0]), {}).get("cleanup.policy")
@@ -346,11 +350,11 @@ def _is_compacted(
     return None if policy is None else "compact" in policy
 
 
-# --- what several files say -----------------------------------------------------------------------------------------
+# --- comparing several files --------------------------------------------------------------------------------
 
 
 def _identity(image: ClusterImage, looked: dict[str, LookedAt]) -> Iterator[Finding]:
-    """Who the folders say they are, and who the cluster says they are."""
+    """Compare the identities in the folders with the cluster's metadata."""
     clusters = {(of_it.meta_properties or {}).get("cluster.id"): path for path, of_it in looked.items()}
     if len(clusters) > 1:
         told = ", ".join(f"{path} of {cluster}" for cluster, path in clusters.items())
@@ -375,7 +379,7 @@ def _identity(image: ClusterImage, looked: dict[str, LookedAt]) -> Iterator[Find
 def _missing(
     image: ClusterImage, looked: dict[str, LookedAt], present: set[TopicPartition]
 ) -> Iterator[Finding]:
-    """Partitions of the cluster that checkpoints say something of, and that have no folder."""
+    """Find partitions of the cluster that a checkpoint names but that have no folder."""
     told: set[TopicPartition] = set()
     for path, of_it in looked.items():
         for name, offsets in of_it.offsets.items():
@@ -396,7 +400,7 @@ def _missing(
 def _without_folder(
     image: ClusterImage, looked: dict[str, LookedAt], present: set[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those that the cluster has in these directories, and that have no folder."""
+    """Return the partitions that the cluster has in these directories and that have no folder."""
     homes = {of_it.directory_id for of_it in looked.values()}
     if len(looked) == 1:
         homes |= {MIGRATING, UNASSIGNED}
@@ -414,7 +418,7 @@ def _without_folder(
 def _checkpoints(
     directory: str, of_it: LookedAt, partitions: dict[TopicPartition, SeenLog]
 ) -> Iterator[Finding]:
-    """What they say of partitions, held against their logs. (A recovery point is, where the log is looked at.)"""
+    """Compare the checkpoints with the logs. (Recovery points are checked with each log.)"""
     for name, offsets in of_it.offsets.items():
         path = f"{directory}/{name}"
         for key, offset in offsets.items():

@@ -1,9 +1,11 @@
-"""What follows when a log directory fails while others remain: it goes offline, and the node goes on (KIP-112).
+"""The failure of a log directory while others remain: it goes offline, and the node goes on (KIP-112).
 
-Kafka stops where the metadata's directory fails, or the last one. So does a broker here that another node controls: the
-other brokers lead what it led. Where nobody could take over, what was refused is answered with an error, and the
-directory stays; that node stops where somebody has deleted it.
-Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure; kafka.log.LogManager.handleLogDirFailure.
+Kafka stops if the metadata's directory or the last directory fails. So does a broker here if another node is
+its controller: other brokers take over its partitions. If nobody could take over, the refused operation is
+answered with an error, and the directory stays. Such a node stops only if somebody has deleted the directory.
+
+Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure;
+kafka.log.LogManager.handleLogDirFailure.
 """
 
 from __future__ import annotations
@@ -37,35 +39,37 @@ log = logging.getLogger("barnabas.directories")
 
 
 class DirectoryLosses(Protocol):
-    """The way to the controller: `RecordedLosses` to that of this node, `ToldLosses` to another's."""
+    """Reports to the controller: `RecordedLosses` if it is on this node, `ToldLosses` if it is on another
+    one."""
 
     @property
     def others_take_over(self) -> bool:
-        """Whether a controller outlives this node, and has others lead what it led."""
+        """True if a controller outlives this node, and lets other brokers take over."""
         ...
 
     @property
     def is_recorded(self) -> bool:
-        """Whether there is nothing to `record`."""
+        """True if there is nothing to `record`."""
         ...
 
     def lost_partitions(self) -> None:
-        """Some couldn't be opened by the start, though their directories can be used."""
+        """Note that the start couldn't open some partitions although their directories can be used."""
         ...
 
     def lost(self, directory_id: bytes, stayed: Mapping[tuple[bytes, int], bytes]) -> None:
-        """A directory has failed. `stayed`: where partitions are, by topic id and number, that were to move: a record
-        may already say otherwise."""
+        """Note that a directory has failed. `stayed` says where partitions are that were about to move, by
+        topic id and number: their records may already name another directory."""
         ...
 
     def record(self) -> None:
-        """Have the controller record which directories and partitions are offline, as far as it hasn't yet: what it
-        refuses is tried again (Kafka: `BrokerLifecycleManager` says it with each heartbeat until it is known)."""
+        """Have the controller record the offline directories and partitions that it doesn't know yet. If it
+        refuses, that is tried again (Kafka: `BrokerLifecycleManager` reports them with each heartbeat until
+        they are known)."""
         ...
 
 
 class LogDirFailures:
-    """Takes directories offline that the register says have failed, and has the controller record it."""
+    """Takes failed directories offline, and has the controller record that."""
 
     def __init__(
         self, log_dirs: LogDirs, partitions: Partitions, moves: LogDirMoves, losses: DirectoryLosses
@@ -80,7 +84,8 @@ class LogDirFailures:
         call_soon: Callable[[Callable[[], None]], object],
         stop_on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Take offline what has failed during the start, and from now on whatever fails, in a turn of its own."""
+        """Take offline what failed during the start. From now on, do so for each failure, in a turn of its
+        own."""
 
         def later() -> None:
             call_soon(self.take_offline)
@@ -93,7 +98,7 @@ class LogDirFailures:
         self.take_offline()
 
     def take_offline(self) -> None:
-        """Let go of the directories that have failed, and record it."""
+        """Let go of the failed directories, and record that."""
         failing = self._log_dirs.failing
         while failing:
             directory = failing[0]
@@ -109,16 +114,16 @@ class LogDirFailures:
         self.losses.record()
 
 
-# --- What a broker tells its controller of its failed directories ---------------------------------------------
+# --- Reporting failed directories to a controller on another node -------------------------------------------
 #
 # Source: `ReplicaManager.handleLogDirFailure`, `BrokerLifecycleManager.propagateDirectoryFailure`; KIP-858.
 
 
 class ToldLosses:
-    """`failures.DirectoryLosses` by heartbeats, which say it until the controller knows."""
+    """`failures.DirectoryLosses` through heartbeats, which report them until the controller knows."""
 
     others_take_over = True
-    is_recorded = True  # as far as it can be: each heartbeat says the rest
+    is_recorded = True  # each heartbeat reports the rest
 
     def __init__(
         self,
@@ -133,8 +138,9 @@ class ToldLosses:
         timeout_ms: int,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`timeout_ms`: `log.dir.failure.timeout.ms`. A controller that isn't told of a directory by then still has
-        this broker lead what is in it: `failed` is told, and the broker has to stop."""
+        """`timeout_ms` is `log.dir.failure.timeout.ms`. If the controller doesn't know of a failed directory
+        by then, it still has this broker lead the partitions in it. So the broker has to stop: `failed` is
+        called."""
         self._node_id = node_id
         self._image = image
         self._log_dirs = log_dirs
@@ -146,7 +152,8 @@ class ToldLosses:
         self._failed = failed
 
     def lost_partitions(self) -> None:
-        """Kafka takes the whole directory offline. Here a replica alone that can't be opened is said to be in none."""
+        """Report the partitions that couldn't be opened. Kafka takes their whole directory offline. Here only
+        the replica counts as lost."""
         online = self._log_dirs.ids
         for topic_id, index in self._partitions.offline():
             partition = self._image.partition_of(topic_id, index)
@@ -160,23 +167,23 @@ class ToldLosses:
         self._scheduler.call_later(self._timeout_ms / 1000, self._too_late, directory_id)
 
     def record(self) -> None:
-        """Each heartbeat says it until it is known."""
+        """Do nothing: each heartbeat reports the failures until they are known."""
 
     def _too_late(self, directory_id: bytes) -> None:
         if not self._lifecycle.is_over and not self._lifecycle.knows_lost(directory_id):
             self._failed(
                 TimeoutError(
-                    f"the controller couldn't be told of a failed log directory for {self._timeout_ms} ms "
+                    f"the controller couldn't be told of a failed log directory within {self._timeout_ms} ms "
                     "(log.dir.failure.timeout.ms)"
                 )
             )
 
 
-# --- What a node that controls its cluster records of its own failed directories ----------------------------
+# --- Recording failed directories in a node's own controller ------------------------------------------------
 
 
 class RecordedLosses:
-    """`failures.DirectoryLosses` by decisions of the node's own controller."""
+    """`failures.DirectoryLosses` through decisions of the node's own controller."""
 
     others_take_over = False
 
@@ -194,8 +201,8 @@ class RecordedLosses:
         self._controller = controller
         self._own_settings = own_settings
         self.is_recorded = True
-        # Where partitions are that were to move, until that is recorded. None of them can be sent anywhere meanwhile
-        # (`alter_replica_log_dirs._move`), so that it stays true.
+        # Where partitions are that were about to move, until that is recorded. Meanwhile they can't be moved
+        # (`alter_replica_log_dirs._move`), so it stays true.
         self._stayed: dict[tuple[bytes, int], bytes] = {}
 
     def lost_partitions(self) -> None:
@@ -209,19 +216,19 @@ class RecordedLosses:
         """See `DirectoryLosses`."""
         if self.is_recorded:
             return
-        self.is_recorded = True  # before it is followed: who follows may come here
+        self.is_recorded = True  # first, since followers of the metadata may call this again
         stayed, self._stayed = self._stayed, {}
 
         async def record() -> None:
             error = await self._controller.submit_own(
                 lambda image: self._decide(image, stayed),
                 log,
-                "what a failed log directory has lost can't be decided",
+                "can't decide about the partitions of a failed log directory",
             )
             if error is not None:
                 self.is_recorded = False
                 self._stayed = stayed | self._stayed
-                log.error("that a log directory has failed can't be recorded yet: %s", error)
+                log.error("can't record yet that a log directory has failed: %s", error)
 
         self._controller.begin(record())
 
@@ -246,8 +253,8 @@ class RecordedLosses:
         return ControllerResult(decided, lambda error: error, may_split=True)
 
     def _lost_before_followed(self, image: ClusterImage) -> set[tuple[bytes, int]]:
-        """Those that were placed in a directory which failed before this was committed, so that no log was made of
-        them; by topic id and number."""
+        """Partitions, by topic id and number, that were placed in a directory which failed before this was
+        committed. They never got a log."""
         node_id, online = self._broker.node_id, self._log_dirs.ids
         return {
             (topic.topic_id, index)
@@ -260,6 +267,6 @@ class RecordedLosses:
 
 
 def _named(image: ClusterImage, lost: Container[tuple[bytes, int]]) -> Iterator[SomeOf]:
-    """Those of these partitions, by topic id and number, that there are."""
+    """Those of the given partitions, by topic id and number, that exist."""
     for topic in image.topics.values():
         yield topic, [each for each in topic.partitions.items() if (topic.topic_id, each[0]) in lost]

@@ -1,7 +1,8 @@
-"""The register of this node's log directories: `log.dirs`, and `metadata.log.dir` where that is another one.
+"""The register of this node's log directories: `log.dirs`, and `metadata.log.dir` if that is a different one.
 
-It says which can be used, which have failed, which are cordoned (KIP-1066), and which one has the metadata log. Who
-wants to know what a directory is, asks here; what follows where one fails is in `broker.disks.failures`.
+It knows which directories can be used, which have failed, which are cordoned (KIP-1066), and which one has
+the metadata log. `broker.disks.failures` handles a failure.
+
 Source: Kafka's LogManager, LogDirFailureChannel.
 """
 
@@ -29,17 +30,17 @@ EVERY_DIRECTORY = "*"  # in cordoned.log.dirs
 
 
 class LogDirs:
-    """The log directories; this node has them locked until `close`.
+    """The log directories. This node has them locked until `close`.
 
-    - `online`: those of `log.dirs` that can be used, by directory id, in the order of the setting.
-    - `metadata`: the one with the metadata log, one of `online` or one of its own.
-    - `cluster_id`: whose they are.
-    - `failing`: those that have failed and aren't let go of yet.
-    - `on_failing` is called when one more is.
-    - `on_cordoned` is called when others are cordoned than before.
-    - `stops_without`: whether the node stops where one fails that it can't go on without, as Kafka's does. Else it does
-      so where that was deleted, and what its disk refuses is answered with an error for as long as it does.
-    - `on_lost` is called with why it stops.
+    - `online`: the usable ones of `log.dirs`, by directory id, in the order of the setting.
+    - `metadata`: the one with the metadata log. It may be one of `online`.
+    - `cluster_id`: the cluster that they belong to.
+    - `failing`: those that have failed and aren't offline yet.
+    - `on_failing` is called when another one fails.
+    - `on_cordoned` is called when the cordoned ones change.
+    - `stops_without`: as in Kafka, the node stops if an indispensable directory fails. If False, it stops
+      only if that directory was deleted; whatever the disk refuses is answered with an error.
+    - `on_lost` is called with the reason for the stop.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class LogDirs:
         metadata: LogDirectory,
         cluster_id: str,
     ) -> None:
-        """`paths`: `log.dirs`, those included that couldn't be opened; `online` by directory id."""
+        """`paths` are `log.dirs`, including those that couldn't be opened. `online` is by directory id."""
         self.online: dict[bytes, LogDirectory] = dict(online)
         self.metadata = metadata
         self.cluster_id = cluster_id
@@ -66,63 +67,63 @@ class LogDirs:
             directory.producer_memory = producer_memory
 
     def all(self) -> list[LogDirectory]:
-        """Each that can be used once, the metadata's last."""
+        """Each usable directory once, the metadata's last."""
         others = [directory for directory in self.online.values() if directory is not self.metadata]
         return [*others, self.metadata]
 
     @property
     def ids(self) -> Collection[bytes]:
-        """The directory ids of those that can be used: they change when one is lost."""
+        """The directory ids of the usable ones. They change when one is lost."""
         return self.online.keys()
 
     @property
     def metadata_id(self) -> bytes:
-        """The id of the directory that has the metadata log."""
+        """The id of the directory with the metadata log."""
         assert self.metadata.meta_properties is not None
         return uuid_from_text(self.metadata.meta_properties["directory.id"])
 
     def id_of(self, directory: LogDirectory) -> bytes:
-        """Of one that can be used."""
+        """The id of a usable directory."""
         return next(key for key, known in self.online.items() if known is directory)
 
     # --- by path --------------------------------------------------------------------------------------------
 
     def by_path(self) -> dict[str, LogDirectory | None]:
-        """Those of `log.dirs` by absolute path, as the APIs name them; None for one that is offline."""
+        """The directories of `log.dirs` by absolute path, as the APIs name them. None for an offline one."""
         opened = {directory.path: directory for directory in self.online.values()}
         return {os.path.abspath(path): opened.get(path) for path in self._paths}
 
     @property
     def offline_paths(self) -> list[str]:
-        """Those of `log.dirs` that can't be used: what isn't found may be in one of them."""
+        """The paths of `log.dirs` that can't be used. What isn't found may be in one of them."""
         opened = {directory.path for directory in self.online.values()}
         return [path for path in self._paths if path not in opened]
 
     # --- cordoned -------------------------------------------------------------------------------------------
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """`cordoned.log.dirs`: they get no new partitions from now on, and others do again."""
+        """Apply `cordoned.log.dirs`: from now on these get no new partitions, and all others do."""
         before, self._cordoned = self._cordoned, frozenset(paths)
         if self._cordoned != before:
             self.on_cordoned()
 
     @property
     def cordoned_ids(self) -> list[bytes]:
-        """Of those that can be used, which get no new partitions."""
+        """The ids of the usable directories that get no new partitions."""
         return [directory_id for directory_id in self.online if self.is_cordoned(directory_id)]
 
     def is_cordoned_path(self, path: str) -> bool:
-        """Whether a directory of this path gets no new partitions."""
+        """True if a directory with this path gets no new partitions."""
         return EVERY_DIRECTORY in self._cordoned or path in self._cordoned
 
     def is_cordoned(self, directory_id: bytes) -> bool:
-        """Whether one that can be used gets no new partitions."""
+        """True if a usable directory gets no new partitions."""
         return bool(self._cordoned) and self.is_cordoned_path(self.online[directory_id].path)
 
     # --- failures -------------------------------------------------------------------------------------------
 
     def can_lose(self, directory: LogDirectory) -> bool:
-        """Whether the node goes on without it: it isn't the metadata's, nor the last one."""
+        """True if the node can go on without it: it isn't the metadata's, nor the last one."""
         return (
             directory is not self.metadata
             and len(self.online) - len(self.failing) > 1
@@ -130,12 +131,12 @@ class LogDirs:
         )
 
     def _has(self, directory: LogDirectory) -> bool:
-        """Whether it isn't let go of: what is under way in one that is may still report."""
+        """True unless the directory was let go of. Operations in progress may still report failures of it."""
         return directory is self.metadata or any(known is directory for known in self.online.values())
 
     def report(self, directory: LogDirectory, failure: OSError) -> bool:
-        """The disk refused something: whether the directory goes offline, once what is under way has ended. It doesn't
-        where it wasn't the disk that refused, but the system a descriptor."""
+        """Report that the disk refused something. Returns True if the directory goes offline, once operations
+        in progress have ended. It doesn't if the system is merely out of descriptors."""
         if directory in self.failing or not self._has(directory):
             return True
         if is_out_of_descriptors(failure):
@@ -152,8 +153,8 @@ class LogDirs:
         return True
 
     def find_deleted(self) -> None:
-        """Report each that somebody has deleted while it is in use: the system goes on taking what is appended to its
-        open files, and what is acknowledged would be gone."""
+        """Report each directory that somebody has deleted while it is in use. The system still accepts
+        appends to its open files, and acknowledged records would be lost."""
         for directory in self.all():
             try:
                 failure = _deleted(directory) if directory.was_deleted else None
@@ -163,17 +164,17 @@ class LogDirs:
                 self.report(directory, failure)
 
     def lose(self, directory: LogDirectory) -> None:
-        """It has failed: let go of all that is in it."""
+        """Let go of everything in a failed directory."""
         del self.online[self.id_of(directory)]
         if directory in self.failing:
             self.failing.remove(directory)
         try:
             directory.close(clean=False)
         except (OSError, KafkaError) as error:
-            log.error("%s can't be let go of: %s", directory.path, error)
+            log.error("can't close %s: %s", directory.path, error)
 
     def forget_failures(self) -> None:
-        """At the stop: what fails from here on is not closed cleanly, and that is all."""
+        """Ignore failures from here on, at the stop: the directories just aren't closed cleanly."""
         self.failing.clear()
         for directory in self.all():
             directory.on_failure = None
@@ -181,8 +182,11 @@ class LogDirs:
     # --- end ------------------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool, broker_epoch: int = -1, run_all: RunAll = run_in_turn) -> list[Exception]:
-        """Close each of them, the metadata's last. Returns what stood in the way of a clean end. A directory that holds
-        what couldn't be synced is without a mark of its own alone; after one that couldn't be closed none has it."""
+        """Close all directories, the metadata's last. Returns the errors that prevented a clean end.
+
+        If a directory has unsynced data, only that one gets no mark of a clean shutdown. After one that
+        couldn't be closed, no directory gets it.
+        """
         unclean: list[Exception] = []
         is_refused = False
         for directory in self.all():
@@ -197,13 +201,13 @@ class LogDirs:
             except (OSError, KafkaError) as error:
                 is_refused = True
                 failure = error
-            log.error("%s can't be closed cleanly: %s", directory.path, failure)
+            log.error("can't close %s cleanly: %s", directory.path, failure)
             unclean.append(failure)
         return unclean
 
 
 def _was_deleted(directory: LogDirectory) -> bool:
-    """As far as a disk that has refused something else says it."""
+    """True if the directory was deleted, as far as a disk that has refused something else can say."""
     try:
         return directory.was_deleted
     except OSError:
@@ -220,21 +224,21 @@ def _failed(directory: LogDirectory, failure: OSError) -> OSError:
     )
 
 
-# --- One partition on its way from one log directory to another; see `broker.disks.moves` -------------------
+# --- The move of a partition from one log directory to another; see `broker.disks.moves` --------------------
 
 
 class LogDirMove:
-    """Where it goes, and the future log that is filled there.
+    """The target of a move, and the future log there.
 
-    - `failed`: since it last got on, so that a failure is logged once.
-    - `synced`: what has come so far was sent to the disk at least once, after which little is left for the end.
-    - `syncing`: that is under way.
-    - `syncing_cut`: the end of the future log was cut off, as the present one's was, and the disk is getting that. The
-      move doesn't go on meanwhile: what is appended would wait for the disk.
-    - `assigning`: the controller has been asked to record the new directory, and hasn't answered yet.
-    - `cancelling`: the controller has been asked to record that the partition stays, and hasn't answered yet. The move
-      doesn't go on meanwhile: its own record would come behind that one.
-    - `next_directory_id`: where the partition goes once that is committed, None where it stays.
+    - `failed`: it has failed since it last progressed, so that a failure is logged once.
+    - `synced`: what came so far was synced at least once, so little is left for the end.
+    - `syncing`: such a sync is in progress.
+    - `syncing_cut`: the end of the future log was cut off, like the present one's, and the disk is getting
+      that. The move pauses meanwhile: appends would wait for the disk.
+    - `assigning`: the controller was asked to record the new directory, and hasn't answered yet.
+    - `cancelling`: the controller was asked to record that the partition stays, and hasn't answered yet. The
+      move pauses meanwhile: its own record would come after that one.
+    - `next_directory_id`: where the partition goes once that is committed. None if it stays.
     """
 
     __slots__ = (

@@ -1,10 +1,12 @@
-"""Partitions and this node's log directories: which replica is in which, or goes to, and how it goes there (KIP-113).
+"""The directories of replicas on this node: finding them, choosing them, and moving replicas between them
+(KIP-113).
 
-A move is decided by AlterReplicaLogDirs, or found at the start by its `-future` folder. The future log is filled on the
-loop in slices, each of a few milliseconds, between which everybody else is served; appends go on meanwhile. Once it has
+AlterReplicaLogDirs begins a move, or the start finds one by its `-future` folder. The loop fills the future
+log in slices of a few milliseconds; others are served in between, and appends go on. Once the future log has
 caught up and is synced as far as the present one, the controller is asked to record the new directory (Kafka:
-`AssignmentsManager`). When that is committed the two logs change places, unless more has been appended since: then the
-future one catches up first.
+`AssignmentsManager`). When that is committed, the two logs change places. If more was appended meanwhile, the
+future log catches up first.
+
 Source: `ReplicaAlterLogDirsThread`, `Partition.createLogInAssignedDirectoryId`, `LogManager.getOrCreateLog`,
 `ReplicaManager.maybeUpdateTopicAssignment`; KIP-858.
 """
@@ -42,12 +44,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.log_dir_moves")
 
 AssignDirectory: TypeAlias = "Callable[[tuple[bytes, int], bytes], Later[None]]"
-"""Has the controller record that the replica of a topic id and number is in the directory of that id. It is answered
-once that is committed, KafkaError where it is refused; in the same call where it is known at once."""
+"""Has the controller record the directory id of a replica, which is given by topic id and number. The answer
+comes once that is committed, or at once if it is known. KafkaError if it is refused."""
 
 
 class ReplicaDirectories:
-    """The folder that a start finds counts before what the record says, and that before a choice."""
+    """Finds or chooses the directory of a replica. A folder found by the start counts first, then the record,
+    then a choice."""
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class ReplicaDirectories:
         assign: AssignDirectory,
         found: Mapping[tuple[bytes, int], bytes],
     ) -> None:
-        """`found`: the directory id of each replica that has a folder, by topic id and number."""
+        """`found` holds the directory id of each replica with a folder, by topic id and number."""
         self._image = image
         self._log_dirs = log_dirs
         self._placement = placement
@@ -67,7 +70,8 @@ class ReplicaDirectories:
     def directory_of(
         self, topic: str, topic_id: bytes, index: int, wanted: PartitionImage
     ) -> LogDirectory | None:
-        """None where it may be in one that is offline. Raises what `AssignDirectory` raises."""
+        """Return the replica's directory, or None if it may be in an offline one. Raises as
+        `AssignDirectory`."""
         online = self._log_dirs.online
         named = directory_of(wanted, self._placement.node_id)
         actual = actual_directory(
@@ -84,13 +88,15 @@ class ReplicaDirectories:
         return online[actual]
 
     def _choose(self, topic: str, index: int) -> bytes:
-        """For a replica that comes here: where AlterReplicaLogDirs has sent it, or whichever is next."""
+        """Choose for a replica that comes here: the directory that AlterReplicaLogDirs named, or the next one
+        in turn."""
         chosen = self._placement.directory_of(topic, index)
         self._placement.forget_preferred(topic, (index,))
         return chosen
 
     def _found_in(self, topic: str, topic_id: bytes, index: int) -> bytes | None:
-        """Not once its log was opened: a replica that has left since, and comes again, is a new one."""
+        """Return where the start found the replica, unless its log was opened since: a replica that leaves
+        and comes back is a new one."""
         found = self._found.get((topic_id, index))
         directory = None if found is None else self._log_dirs.online.get(found)
         return found if directory is not None and directory.has_unopened_folder(topic, index) else None
@@ -105,7 +111,7 @@ RETRY_S = 1.0  # replica.fetch.backoff.ms
 
 
 class LogDirMoves:
-    """All moves under way."""
+    """All moves in progress."""
 
     def __init__(
         self,
@@ -118,7 +124,7 @@ class LogDirMoves:
         chance: Chance,
         quota: ReplicationQuota,
     ) -> None:
-        """While the quota is exceeded nothing is copied."""
+        """While the quota is exceeded, nothing is copied."""
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._assign = assign
@@ -132,19 +138,19 @@ class LogDirMoves:
         self._stopped = False
 
     def resume(self, found: Iterable[tuple[str, int, bytes]]) -> None:
-        """At the start: go on with moves that were found, by topic, partition and directory id."""
+        """Continue the moves that the start found, by topic, partition and directory id."""
         for topic, index, directory_id in found:
             partition = self._partitions.find(topic, index)
             if partition is None:
-                continue  # offline: whoever brings it back resumes the move
+                continue  # offline: whatever brings it back resumes the move
             try:
                 self.begin(partition, directory_id)
             except FAULTS as error:
-                log.error("the move of %s-%d can't go on: %s", topic, index, error)
+                log.error("can't resume the move of %s-%d: %s", topic, index, error)
 
     def begin(self, partition: Partition, directory_id: bytes) -> None:
-        """Move the partition; what it was on its way to before is given up first, and where that has to be committed,
-        this begins then. Raises one of `FAULTS`."""
+        """Begin to move the partition. An earlier move to another directory is given up first. If that has to
+        be committed, this one begins afterwards. Raises one of `FAULTS`."""
         directory = self._log_dirs.online[directory_id]
         move = partition.move
         if move is not None and (move.cancelling or move.directory is not directory):
@@ -157,9 +163,9 @@ class LogDirMoves:
             partition.log, self._new_folder_name(), now_ms=self._clock.now_ms(), jitter=self._jitter
         )
         partition.move = LogDirMove(directory, directory_id, future)
-        partition.log.end_cleaning()  # what is copied stays as it is until the future log has taken over
+        partition.log.end_cleaning()  # what is copied has to stay unchanged until the future log takes over
         log.info(
-            "%s-%d is being moved from %s to %s",
+            "moving %s-%d from %s to %s",
             partition.topic.name,
             partition.index,
             partition.directory.path,
@@ -169,10 +175,10 @@ class LogDirMoves:
         self._soon()
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is: the move ends once that is committed, and doesn't go on until then.
+        """Cancel the move: it ends once that is committed, and pauses until then.
 
-        Raises KafkaError where the controller refuses to record it, nothing having changed, or where the disk refuses
-        to delete the future folder, the move having ended all the same.
+        Raises KafkaError if the controller refuses to record it, and nothing has changed; or if the disk
+        refuses to delete the future folder, and the move has ended nevertheless.
         """
         move = partition.move
         if move is None:
@@ -194,7 +200,7 @@ class LogDirMoves:
         except KafkaError as refusal:
             move.cancelling = False
             move.next_directory_id = None
-            self._soon(RETRY_S)  # it goes on
+            self._soon(RETRY_S)  # the move goes on
             _not_given_up(partition, refusal)
             return
         move.cancelling = False
@@ -205,14 +211,15 @@ class LogDirMoves:
             _not_given_up(partition, failure)
 
     def _go_elsewhere(self, partition: Partition, given_up: LogDirMove) -> None:
-        """Who asked for it was told so while the move before had yet to be given up. Raises one of `FAULTS`."""
+        """Begin the next move. It was granted while the earlier one still had to be given up. Raises one of
+        `FAULTS`."""
         directory_id = given_up.next_directory_id
         if directory_id is None or self._stopped or partition.is_gone or partition.move is not None:
             return
         if directory_id not in self._log_dirs.online or self._log_dirs.offline_paths:
-            # As AlterReplicaLogDirs: a future log may lie in the directory that is offline.
+            # As in AlterReplicaLogDirs: the offline directory may have a future log of it.
             where = f"{partition.topic.name}-{partition.index}"
-            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{where} stays, a log directory having failed")
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{where} stays, because a log directory has failed")
         self.begin(partition, directory_id)
 
     def _give_up(self, partition: Partition, move: LogDirMove) -> None:
@@ -220,17 +227,17 @@ class LogDirMoves:
             return
         partition.move = None
         self._moving.pop(partition, None)
-        log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
+        log.info("gave up moving %s-%d", partition.topic.name, partition.index)
         try:
             move.directory.delete_future(move.log, self._new_folder_name())
         finally:
             partition.recheck_deletions()
 
     def directory_failed(self, directory: LogDirectory) -> dict[tuple[bytes, int], bytes]:
-        """Moves from it and to it have ended; the next start goes on with those that it can.
+        """End all moves from and to a failed directory. The next start resumes those that it can.
 
-        Returns where their partitions are, by topic id and number. A record may already name the directory that they
-        were to go to: it has to be taken back (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
+        Returns where their partitions are, by topic id and number. A record may already name the target
+        directory: that has to be reverted (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
         """
         stayed = {}
         for partition in [*self._moving]:
@@ -246,13 +253,13 @@ class LogDirMoves:
         return stayed
 
     def stop(self) -> None:
-        """The logs are closed as they are; the next start goes on."""
+        """Stop moving. The logs are closed as they are, and the next start goes on."""
         self._stopped = True
         if self._next is not None:
             self._next.cancel()
 
     def go_on(self) -> None:
-        """Where there was too little memory to begin a turn, one begins."""
+        """Schedule a turn if there was too little memory to do so."""
         if self._moving and self._next is None:
             self._soon()
 
@@ -266,7 +273,7 @@ class LogDirMoves:
         self._next = scheduler.call_later(delay_s, self._turn) if delay_s else scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """A slice of each move, of the first ones as long as the quota allows it."""
+        """Copy a slice of each move, as long as the quota allows it."""
         self._next = None
         busy = failed = False
         for partition in [*self._moving]:
@@ -282,7 +289,7 @@ class LogDirMoves:
             except (*FAULTS, MemoryError) as error:
                 if not move.failed:
                     move.failed = True
-                    log.error("%s-%d can't be moved now: %s", partition.topic.name, partition.index, error)
+                    log.error("can't move %s-%d now: %s", partition.topic.name, partition.index, error)
                 failed = True
         if busy:
             self._soon()
@@ -290,7 +297,7 @@ class LogDirMoves:
             self._soon(RETRY_S)
 
     def _advance(self, partition: Partition, move: LogDirMove) -> bool:
-        """Whether there is more to do at once; else somebody is going to call `_soon`."""
+        """Return True if there is more to do at once. Otherwise something else will call `_soon`."""
         if move.cancelling or move.syncing_cut:
             return False
         present, future = partition.log, move.log
@@ -312,7 +319,7 @@ class LogDirMoves:
         if not future_log_copying.is_caught_up(future, present):
             if not copied:
                 raise KafkaError(
-                    Error.KAFKA_STORAGE_ERROR, f"{future.directory} isn't as {present.directory}"
+                    Error.KAFKA_STORAGE_ERROR, f"{future.directory} differs from {present.directory}"
                 )
             return True
         if move.syncing or move.assigning:
@@ -326,7 +333,8 @@ class LogDirMoves:
         return False
 
     def _sync_cut(self, move: LogDirMove) -> bool:
-        """Whether it is waited for: what was cut off of the future log goes from the disk before more is appended."""
+        """Wait until a cut of the future log is on the disk, before more is appended. Returns False if there
+        is no need to wait."""
 
         def then(failure: Exception | None) -> None:
             move.syncing_cut = False
@@ -339,13 +347,15 @@ class LogDirMoves:
         return False
 
     def _sync(self, move: LogDirMove) -> None:
-        """What has come so far is synced in the background, so that little is left to be when the places change."""
+        """Sync what has come so far in the background, so that little is left when the logs change places."""
         end_offset = move.log.log_end_offset
         move.log.flush(self._clock.now_ms())
 
         def then(failure: Exception | None) -> None:
             move.syncing = False
-            self._scheduler.call_soon(self._soon)  # not within the flush, which isn't over while it tells
+            self._scheduler.call_soon(
+                self._soon
+            )  # not within the flush, which isn't over while it calls this
 
         move.syncing = True
         try:
@@ -358,7 +368,7 @@ class LogDirMoves:
     def _change_places(self, partition: Partition, move: LogDirMove) -> None:
         """Record the new directory, then promote the future log. Raises one of `FAULTS`."""
         if partition.log.open_hole is not None:
-            # The future log has it, too, in the midst of a segment, where no start would find it again.
+            # The future log has the hole, too, but in the middle of a segment, where no start would find it.
             self._soon(RETRY_S)
             return
         if move.log.recovery_point < partition.log.recovery_point:
@@ -372,7 +382,7 @@ class LogDirMoves:
             carry_on(self._go_on_once(recorded, move))
 
     async def _go_on_once(self, recorded: Later[None], move: LogDirMove) -> None:
-        wait_s = 0.0  # what is recorded already is answered at once then
+        wait_s = 0.0  # if it is already recorded, the next answer comes at once
         try:
             await recorded
         except KafkaError:
@@ -386,13 +396,13 @@ class LogDirMoves:
         partition.replace_log(move.log, move.directory)
         self._moving.pop(partition, None)
         where = os.path.abspath(move.directory.path)
-        log.info("%s-%d was moved to %s", partition.topic.name, partition.index, where)
+        log.info("moved %s-%d to %s", partition.topic.name, partition.index, where)
 
 
 def _not_given_up(partition: Partition, failure: Exception) -> None:
-    log.error("the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure)
+    log.error("can't give up the move of %s-%d: %s", partition.topic.name, partition.index, failure)
 
 
 def replica_of(partition: Partition) -> tuple[bytes, int]:
-    """As the controller knows it: topic id and number."""
+    """The replica as the controller knows it: topic id and number."""
     return partition.topic.topic_id, partition.index

@@ -1,10 +1,10 @@
-"""Opening the log directories of a node: each is locked and read (`open_log_dirs`), its partitions' folders are
-found, and once all is in order this run goes on with them (`begin_run`).
+"""Opening a node's log directories: lock and read each one (`open_log_dirs`), find the partitions' folders,
+and once everything is in order, begin this run with them (`begin_run`).
 
-A folder says by `meta.properties` (node id, cluster id, directory id; KIP-631, KIP-858) who it belongs to: one
-without becomes this node's; one of another node, cluster or version is not touched. As in Kafka a folder of
-`log.dirs` that can't be used is left out with a line in the log, and its partitions have no leader; without the
-metadata's folder, or without any, nothing starts. Source: LogManager, KafkaRaftServer.
+`meta.properties` in a folder says who it belongs to (node id, cluster id, directory id; KIP-631, KIP-858). A
+folder without it becomes this node's. A folder of another node, cluster or version isn't touched. As in
+Kafka, an unusable folder of `log.dirs` is logged and left out, and its partitions have no leader here.
+Nothing starts without the metadata's folder, or without any. Source: LogManager, KafkaRaftServer.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def identify(
     joins: bool,
     new_id: Callable[[], bytes],
 ) -> tuple[str, dict[bytes, LogDirectory]]:
-    """The cluster id, and the directories by directory id. New folders are given what they lack.
+    """Return the cluster id, and the directories by directory id. New folders get what they lack.
 
-    `cluster_id` is what the user asks for, or None; who joins a cluster has to know which. Raises StartError for a
-    folder that is somebody else's.
+    `cluster_id` is the user's choice, or None. To join a cluster, it has to be known. Raises StartError if a
+    folder belongs to someone else.
     """
     directories = [*directories]
     for directory in directories:
@@ -58,16 +58,18 @@ def identify(
             continue
         where = f"{directory.path}/{META_PROPERTIES_FILE}"
         if found.get("version", VERSION) != VERSION:
-            raise StartError(f"{where}: version {found['version']}, and this broker knows version {VERSION}")
+            raise StartError(f"{where}: version {found['version']}, but this broker knows version {VERSION}")
         missing = [name for name in META_PROPERTIES if not found.get(name)]
         if missing:
             are = "is" if len(missing) == 1 else "are"
             raise StartError(f"{where}: {', '.join(missing)} {are} missing; {META_PROPERTIES_TODO}")
         if found["node.id"] != str(node_id):
-            raise StartError(f"{where}: the folder is node {found['node.id']}'s, and node.id is {node_id}")
+            raise StartError(
+                f"{where}: the folder belongs to node {found['node.id']}, but node.id is {node_id}"
+            )
         theirs = found["cluster.id"]
         if cluster_id is not None and theirs != cluster_id:
-            raise StartError(f"{where}: the folder is of cluster {theirs}, not of {cluster_id}")
+            raise StartError(f"{where}: the folder belongs to cluster {theirs}, not to {cluster_id}")
         cluster_id = theirs
     if cluster_id is None and joins:
         raise StartError(
@@ -98,7 +100,7 @@ def identify(
     return cluster_id, by_id
 
 
-# --- Which partitions have a folder, and where: what a start finds before it opens any log ------------------
+# --- The partitions' folders, which a start finds before it opens any log -----------------------------------
 
 
 def settle_moves(
@@ -108,11 +110,12 @@ def settle_moves(
     any_failed: bool,
     new_folder_name: Callable[[], str],
 ) -> list[tuple[str, int, bytes]]:
-    """What becomes of the `-future` folders: the moves that are to go on, by topic, partition and directory id.
+    """Decide about the `-future` folders. Returns the moves to continue, by topic, partition and directory
+    id.
 
-    One without another folder of the partition takes its place, as a move that was interrupted between the two renames
-    leaves it, and is added to `found`. While a log directory has failed the other folder may be in that one: only a
-    record that names the future one's directory says that it isn't.
+    If the partition has no other folder, the future one takes its place: the move was interrupted between its
+    two renames. It is added to `found`. If a log directory has failed, the other folder may be in there. Then
+    the future folder only takes its place if the record names its directory.
     """
     ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
     moves: dict[tuple[str, int], bytes] = {}
@@ -125,11 +128,11 @@ def settle_moves(
                 stray = directory.set_aside(folder, new_folder_name())
                 folders_log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
             elif key not in found and (not any_failed or directory_id in partition.directories):
-                folders_log.warning("%s takes the place of the folder that it was to replace", folder.path)
+                folders_log.warning("%s takes the place of the folder that it should replace", folder.path)
                 directory.promote_folder(folder)
                 found[key] = directory_id
             elif key in moves or found.get(key) == directory_id:
-                folders_log.warning("%s is of a move that another one came after: deleted", folder.path)
+                folders_log.warning("deleting %s: a later move replaced its move", folder.path)
                 directory.discard_future(folder, new_folder_name())
             elif key in found:
                 moves[key] = directory_id
@@ -142,12 +145,13 @@ def find_folders(
     directories: Mapping[bytes, LogDirectory],
     new_folder_name: Callable[[], str],
 ) -> dict[tuple[str, int], bytes]:
-    """The directory id of each partition that has a folder; `directories` are by directory id.
+    """Return the directory id of each partition with a folder. `directories` are by directory id.
 
-    Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
-    (Kafka: `LogManager.isStrayReplica`); `new_folder_name()` is 32 hex digits, for their names. So are all but one of a
-    partition that has several: where a directory failed, the partition may have gone to other brokers and come back to
-    another directory. Raises StartError where nobody knows which one counts (Kafka: always).
+    Folders of no current topic, or of an earlier topic with the same name, are renamed, never deleted (Kafka:
+    `LogManager.isStrayReplica`). `new_folder_name()` returns 32 hex digits for their names. If a partition
+    has several folders, all but one are renamed, too: after a directory failed, the partition may have gone
+    to other brokers and come back to another directory. Raises StartError if nobody knows which one counts
+    (Kafka: always).
     """
     found: dict[tuple[str, int], dict[bytes, PartitionFolder]] = {}
     ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
@@ -177,8 +181,8 @@ def find_folders(
 def say_missing(
     image: ClusterImage, node_id: int, online: Collection[bytes], found: Container[tuple[str, int]]
 ) -> None:
-    """Tell of partitions that were in a directory of this node which isn't there, as where its disk isn't mounted: they
-    are about to begin anew elsewhere. (Kafka refuses a directory that nobody has formatted.)"""
+    """Log the partitions whose directory on this node isn't there, for example because its disk isn't
+    mounted. They are about to begin anew elsewhere. (Kafka refuses a directory that nobody has formatted.)"""
     accounted_for = {UNASSIGNED, MIGRATING, LOST, *online}
     missing = [
         (topic.name, index)
@@ -190,8 +194,8 @@ def say_missing(
     ]
     if missing:
         folders_log.error(
-            "partitions that were in a log directory which isn't there any more: %d, the first %s-%d. They begin anew,"
-            " without what they had here; stop and put that directory back if it is to be had",
+            "%d partitions were in a log directory that isn't there any more, the first is %s-%d. They begin anew,"
+            " without what they had here. If you still have that directory, stop and put it back",
             len(missing),
             *missing[0],
         )
@@ -204,9 +208,12 @@ def _one_of(
     directories: Mapping[bytes, LogDirectory],
     new_folder_name: Callable[[], str],
 ) -> bytes:
-    """The directory id of the folder that counts: the record's. Where that names none of them, and nobody takes this
-    replica for whole, it may be any of them: what it lacks, or has too much, its leader knows. Raises StartError where
-    nobody else has what would be lost with the wrong one, or would say that it is."""
+    """Return the directory id of the folder that counts: the one in the record.
+
+    If the record names none of them, and this replica isn't expected to be complete, any folder will do: the
+    leader knows what it lacks or has too much. Raises StartError if the wrong choice could lose records that
+    nobody else has, or would miss.
+    """
     named = directory_of(partition, node_id) if node_id in partition.replicas else None
     whole = {*partition.isr, *partition.elr, *partition.last_known_elr}
     counts, other, *_ = folders
@@ -222,7 +229,7 @@ def _one_of(
         if directory_id != counts:
             stray = directories[directory_id].set_aside(folder, new_folder_name())
             folders_log.warning(
-                "%s is out of date, its partition being in %s: renamed to %s",
+                "%s is out of date, as its partition is in %s: renamed to %s",
                 folder.path,
                 directories[counts].path,
                 stray,
@@ -239,9 +246,10 @@ _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 def open_log_dirs(
     config: BrokerConfig, files: Files, background: Background, new_id: Callable[[], bytes]
 ) -> LogDirs:
-    """Lock and read all folders. Nothing is changed but in folders that are new.
+    """Lock and read all folders. Only new folders are changed.
 
-    Raises StartError, nothing being locked then."""
+    Raises StartError; then nothing is locked.
+    """
     opened: dict[str, LogDirectory] = {}
     try:
         _open_all(opened, config, files, background)
@@ -268,14 +276,15 @@ def open_log_dirs(
     found.cordon(config.get_list("cordoned.log.dirs"))
     for directory in found.all():
         if not directory.clean and _has_logs(files, directory):
-            log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
+            log.warning("%s was not shut down cleanly: checking its logs", directory.path)
     return found
 
 
 def _has_logs(files: Files, directory: LogDirectory) -> bool:
-    """Whether there is anything to check: what is only formatted has a snapshot of the metadata, and no log."""
+    """True if there are logs to check. A freshly formatted folder has a snapshot of the metadata, but no
+    log."""
     folders = [*directory.folders(), *directory.future_folders()]
-    with suppress(OSError):  # whoever opens it tells
+    with suppress(OSError):  # opening it will report the error
         return any(
             name.endswith(LOG_SUFFIX) for folder in folders for name in files.list_directory(folder.path)
         )
@@ -289,7 +298,7 @@ def _metadata_path(config: BrokerConfig) -> str:
 def _open_all(
     opened: dict[str, LogDirectory], config: BrokerConfig, files: Files, background: Background
 ) -> None:
-    """By path, in the order of `log.dirs`, the metadata's own one last."""
+    """Open the directories by path, in the order of `log.dirs`, the metadata's own one last."""
     paths = config.log_dirs
     metadata_path = _metadata_path(config)
     failed: list[str] = []
@@ -325,7 +334,7 @@ def _open(path: str, files: Files, background: Background) -> LogDirectory:
 
 
 def _named(error: LockedError) -> str:
-    """Who holds the lock, for whoever wants to end it."""
+    """Who holds the lock, so that the user can end that process."""
     if error.holder is None:
         return ""
     return f", process {error.holder}" + (f" ({error.command})" if error.command else "")
@@ -336,9 +345,10 @@ def _hint(config: BrokerConfig) -> str:
 
 
 def begin_run(log_dirs: LogDirs) -> None:
-    """This run goes on with what was opened: the marks of a clean stop go, the metadata's first.
+    """Begin this run: remove the marks of a clean shutdown, the metadata's first.
 
-    Raises StartError. Where a disk refuses, others' marks may be gone already, and the next start recovers those.
+    Raises StartError. If a disk refuses, other marks may already be gone, and the next start recovers those
+    directories.
     """
     online, metadata = log_dirs.online, log_dirs.metadata
     try:
@@ -359,7 +369,7 @@ def begin_run(log_dirs: LogDirs) -> None:
 
 
 def _told(error: OSError, path: str) -> str:
-    """With the file that the error is of, where it is none of the folder itself."""
+    """The error's text, with the file that it is about, unless that is the folder itself."""
     where = f" ({error.filename})" if error.filename not in (None, path) else ""
     return f"{error.strerror or error}{where}"
 
@@ -368,9 +378,9 @@ def _let_go(directory: LogDirectory) -> None:
     try:
         directory.close(clean=False)
     except (OSError, KafkaError) as error:
-        log.error("%s can't be let go of: %s", directory.path, error)
+        log.error("can't close %s: %s", directory.path, error)
 
 
 def _check_has_no_metadata(directory: LogDirectory, metadata: LogDirectory) -> None:
     if directory.files.exists(f"{directory.path}/{_METADATA_FOLDER}"):
-        raise StartError(f"{directory.path} has a metadata log, and it is looked for in {metadata.path}")
+        raise StartError(f"{directory.path} has a metadata log, but it is expected in {metadata.path}")

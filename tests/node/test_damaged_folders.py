@@ -98,7 +98,7 @@ async def test_a_damaged_folder_is_mended_or_told(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-EVERY_KILL = "was not shut down cleanly: its logs are checked"
+EVERY_KILL = "was not shut down cleanly: checking its logs"
 
 
 def contents(folder: Path) -> dict[Path, bytes | None]:

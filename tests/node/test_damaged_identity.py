@@ -61,9 +61,9 @@ async def test_a_start_that_misses_ids_in_meta_properties_says_which_and_what_to
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (WHOLE.replace("node.id=1", "node.id=2"), "the folder is node 2's, and node.id is 1"),
-        (WHOLE.replace("version=1", "version=7"), "version 7, and this broker knows version 1"),
-        ("version=0\nbroker.id=1\n", "version 0, and this broker knows version 1"),
+        (WHOLE.replace("node.id=1", "node.id=2"), "the folder belongs to node 2, but node.id is 1"),
+        (WHOLE.replace("version=1", "version=7"), "version 7, but this broker knows version 1"),
+        ("version=0\nbroker.id=1\n", "version 0, but this broker knows version 1"),
     ],
 )
 async def test_a_folder_of_another_node_or_version_is_told_as_such(

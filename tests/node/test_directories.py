@@ -130,7 +130,7 @@ async def test_partitions_of_a_directory_that_is_another_one_by_now_are_told(
     (tmp_path / "b").rename(tmp_path / "away")
     (tmp_path / "b").mkdir()
     again = await started(tmp_path, "a", "b")
-    said = f"partitions that were in a log directory which isn't there any more: {len(lost)}, the first t-"
+    said = f"{len(lost)} partitions were in a log directory that isn't there any more, the first is t-"
     assert said in caplog.text
     await again.stop()
     caplog.clear()
@@ -249,7 +249,7 @@ async def test_the_metadata_may_be_in_any_of_the_folders(tmp_path: Path) -> None
     server = await filled(tmp_path, "a", "b", metadata="b")
     assert (tmp_path / "b" / "__cluster_metadata-0").is_dir()
     await server.stop()
-    with pytest.raises(StartError, match="has a metadata log, and it is looked for in"):
+    with pytest.raises(StartError, match="has a metadata log, but it is expected in"):
         await started(tmp_path, "a", "b")
 
 

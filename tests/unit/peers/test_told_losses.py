@@ -69,7 +69,7 @@ def test_a_broker_stops_that_cant_tell_it_in_time(is_known: bool, is_over: bool)
         []
         if is_known or is_over
         else [
-            "the controller couldn't be told of a failed log directory for 30000 ms (log.dir.failure.timeout.ms)"
+            "the controller couldn't be told of a failed log directory within 30000 ms (log.dir.failure.timeout.ms)"
         ]
     )
 
