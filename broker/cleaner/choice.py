@@ -1,5 +1,5 @@
-"""Which partition is to be compacted next, and up to where, and which rest: decisions alone, over what a log is at
-the time.
+"""Choosing the partition to compact next, and up to where, and the partitions that rest. Pure decisions over
+the present state of logs.
 
 Source: org.apache.kafka.storage.internals.log LogCleanerManager (grabFilthiestCompactedLog, cleanableOffsets,
 calculateCleanableBytes, maxCompactionDelay), LogToClean.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SegmentLike(Protocol):
-    """What is asked of a segment."""
+    """The parts of a segment that are used here."""
 
     @property
     def base_offset(self) -> int: ...
@@ -35,18 +35,18 @@ S = TypeVar("S", bound=SegmentLike)
 
 
 class LogToJudge(NamedTuple):
-    """A log as it is now; its last segment is the active one."""
+    """The present state of a log. Its last segment is the active one."""
 
     segments: Sequence[SegmentLike]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
     checkpointed: int | None
-    """What the cleaner's checkpoint says of it."""
+    """The offset in the cleaner's checkpoint."""
 
 
 class Cleanable(NamedTuple):
-    """What may be compacted of a log: from the first dirty offset to below the first uncleanable one.
+    """The part of a log that may be compacted: from the first dirty offset up to the first uncleanable one.
 
     The latter is the base of a segment. Bytes are those of whole segments.
     """
@@ -56,9 +56,9 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     is_reset: bool
-    """Whether the checkpoint makes no sense for the log any more, and has to be written anew at once."""
+    """True if the checkpoint doesn't fit the log any more, and has to be written anew at once."""
     overdue_ms: int
-    """For how long something has been there that max.compaction.lag.ms wants compacted; 0 where nothing is."""
+    """How long max.compaction.lag.ms has been exceeded. 0 if it isn't."""
 
     @property
     def ratio(self) -> float:
@@ -68,7 +68,7 @@ class Cleanable(NamedTuple):
 
 
 def judge(log: LogToJudge, config: LogConfig, now_ms: int) -> Cleanable:
-    """What is cleanable of the log. May raise `OSError` and `KafkaError` where a segment can't be read."""
+    """Return the cleanable part of the log. Raises `OSError` and `KafkaError` if a segment can't be read."""
     first_dirty_offset = log.log_start_offset if log.checkpointed is None else log.checkpointed
     is_reset = not log.log_start_offset <= first_dirty_offset <= log.log_end_offset
     if is_reset:
@@ -101,10 +101,10 @@ def judge(log: LogToJudge, config: LogConfig, now_ms: int) -> Cleanable:
 def times_to_read(
     segments: Sequence[S], first_dirty_offset: int, config: LogConfig, now_ms: int
 ) -> Iterator[S]:
-    """Segments by whose times `judge` goes, one after the other. They are read from files, and known from then on: of a
-    long log that is better done a few at a time, in any of which a segment may be gone.
+    """Go through the segments whose times `judge` needs, one after the other.
 
-    May raise as `judge`.
+    Their times are read from files, and kept. In a long log it is better to do that a few at a time. A
+    segment may be gone by then. Raises as `judge`.
     """
     reads_first = now_ms - config.max_compaction_lag_ms > 0
     if not reads_first and config.min_compaction_lag_ms <= 0:
@@ -118,39 +118,41 @@ def times_to_read(
 
 
 def _inactive_from(segments: Sequence[S], base_offsets: Sequence[int], offset: int) -> Sequence[S]:
-    """From the segment that holds the offset up to the active one, without it."""
+    """Return the segments from the one with the offset up to, but not including, the active one."""
     return segments[max(0, bisect_right(base_offsets, offset) - 1) : -1]
 
 
 def _overdue_ms(dirty: Sequence[SegmentLike], max_lag_ms: int, now_ms: int) -> int:
     latest_ms = now_ms - max_lag_ms
     if latest_ms <= 0:
-        return 0  # nothing is read then, as without a lag
+        return 0  # as without a lag, nothing is read
     times_ms = (segment.first_timestamp_ms() for segment in dirty)
     earliest_ms = min((time_ms for time_ms in times_ms if time_ms > 0), default=latest_ms)
     return max(0, latest_ms - earliest_ms)
 
 
 def is_wanted(cleanable: Cleanable, config: LogConfig) -> bool:
-    """Whether the log is dirty enough to be compacted, or has waited too long for it."""
+    """True if the log is dirty enough to be compacted, or has waited too long."""
     if cleanable.overdue_ms > 0 and cleanable.cleanable_bytes > 0:
         return True
     return cleanable.ratio > config.min_cleanable_dirty_ratio
 
 
-# --- Partitions that no pass is made of for a while, since the last one failed through no fault of theirs ---
+# --- Partitions that rest for a while, because their last pass failed through no fault of theirs ------------
 
 RETRY_S = 15.0
 LONGEST_RETRY_S = 600.0
 
 
 class Resting:
-    """Where the disk refuses, or the log isn't any more what was read, 15 s. Where the pass was lost, its process being
-    killed or memory short, twice as long each time, up to ten minutes: what the system kills for its memory it kills
-    again, and all that was read and written until then is for nothing. The offset map is what a pass needs most memory
-    for: each time it takes half of the keys, down to a sixteenth, so that the pass gets less far and may come through.
+    """The partitions that rest.
 
-    A pass on the loop would need as much memory, in the process that must not be killed.
+    If the disk refused, or the log has changed since it was read, a partition rests for 15 s. If the pass was
+    lost, because its process was killed or memory was short, it rests for twice as long each time, up to ten
+    minutes: the system will probably kill it again for its memory, and all its work is wasted. A pass needs
+    most memory for its offset map. So after each loss the map takes half as many keys, down to a sixteenth;
+    then the pass gets less far, but may succeed. A pass on the loop would need as much memory, in the process
+    that must not be killed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -162,11 +164,11 @@ class Resting:
         return self._until_s.get(partition, 0.0) > self._clock.monotonic_s()
 
     def keys_for(self, partition: Partition, max_keys: int) -> int:
-        """How many keys the next pass may take, of so many that the settings allow."""
+        """How many keys the next pass may take, if the settings allow `max_keys`."""
         return max(1, max_keys >> min(self._losses.get(partition, 0), 4))
 
     def rest(self, partition: Partition, *, is_lost: bool = False) -> float:
-        """For how long it rests from now on."""
+        """Let the partition rest, and return for how long."""
         rest_s = RETRY_S
         if is_lost:
             losses = self._losses[partition] = self._losses.get(partition, 0) + 1
@@ -175,10 +177,10 @@ class Resting:
         return rest_s
 
     def came_through(self, partition: Partition) -> None:
-        """A pass was made to its end."""
+        """Note that a pass has succeeded."""
         self._losses.pop(partition, None)
 
     def forget_others(self) -> None:
-        """Those that rest no longer, and of those that are gone what was lost."""
+        """Forget partitions that don't rest any more, and the losses of those that are gone."""
         self._until_s = {each: until_s for each, until_s in self._until_s.items() if each in self}
         self._losses = {each: losses for each, losses in self._losses.items() if not each.is_gone}

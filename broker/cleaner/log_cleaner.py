@@ -1,8 +1,9 @@
-"""Compaction of all partitions: which is next, who makes the pass, and what is done where one fails.
+"""Compaction of all partitions: choosing the next one, starting its pass, and handling failures.
 
-Kafka's threads each choose, clean, run retention for the compacted partitions, and begin again; with nothing to clean
-they wait. Here the loop chooses, for as many passes at a time as there would be threads, and somebody else makes them
-(`passes`). Source: org.apache.kafka.storage.internals.log LogCleaner, LogCleanerManager, CleanerConfig.
+Each of Kafka's threads chooses, cleans, runs retention for the compacted partitions, and begins again. With
+nothing to clean it waits. Here the loop chooses, for as many passes at a time as there would be threads, and
+`passes` makes them. Source: org.apache.kafka.storage.internals.log LogCleaner, LogCleanerManager,
+CleanerConfig.
 """
 
 from __future__ import annotations
@@ -40,14 +41,13 @@ log = logging.getLogger("barnabas.cleaner")
 
 
 class CleanerSettings(NamedTuple):
-    """A change of any of them ends the passes under way, and begins anew, as in Kafka."""
+    """The cleaner's settings. As in Kafka, any change ends the current passes and starts afresh."""
 
     threads: int
-    """How many partitions are gone through at the same time, beside as many that are put in place; 0 where the cleaner
-    is off."""
+    """How many passes run at a time, besides as many that are being put in place. 0 turns the cleaner off."""
     backoff_s: float
     max_keys: int
-    """How many keys the offset map of one pass takes."""
+    """How many keys the offset map of a pass takes."""
     bytes_per_s: float
 
     @classmethod
@@ -68,20 +68,20 @@ class CleanerSettings(NamedTuple):
         )
 
 
-# --- One partition while it is compacted: the pass, and what becomes of the log by it -----------------------
+# --- The compaction of one partition: the pass, and its effect on the log -----------------------------------
 
 
 class PassEndedError(Exception):
-    """Somebody wanted the pass to end: the partition is deleted, moved, truncated or closed."""
+    """The pass was ended on purpose: the partition is deleted, moved, truncated or closed."""
 
 
 Outcome = Callable[["Cleaning", "CleaningResult | Exception"], object]
 
 
 class Cleaning:
-    """From its plan to its outcome, which is told once: the result, or why there is none.
+    """A compaction from its plan to its outcome, which is reported once: the result, or an error.
 
-    While it lasts the log knows how to end it (`PartitionLog.end_cleaning`).
+    Meanwhile the log can end it (`PartitionLog.end_cleaning`).
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class Cleaning:
         passed: Callable[[], None],
         outcome: Outcome,
     ) -> None:
-        """`passed` is told once the log has been gone through: what is left to do is to put it in place."""
+        """`passed` is called once the log has been gone through. Then the new segments only have to be put in
+        place."""
         self.partition = partition
         self.plan = plan
         self.begun_s = clock.monotonic_s()
@@ -102,13 +103,13 @@ class Cleaning:
         self._sampling: Waker | None = None
         self._pass: Pass | None = None
         self._ready: deque[CleanedSegment] = deque()
-        """Not put in place yet: a log takes one after the other."""
+        """Segments that aren't in place yet: a log takes one after the other."""
         self._is_replacing = False
         self._result: CleaningResult | None = None
 
     @property
     def is_passing(self) -> bool:
-        """Whether the log is being gone through still, be it by a pass that is ended and has yet to stop."""
+        """True while the pass goes through the log, even if it has been told to end."""
         return self._result is None
 
     @property
@@ -116,7 +117,7 @@ class Cleaning:
         return f"{self.plan.topic}-{self.plan.partition}"
 
     def begin(self, passes: Passes, throttle: Throttle, scheduler: Scheduler) -> None:
-        """Raises MemoryError, and then nothing has begun."""
+        """Begin. If this raises MemoryError, nothing has begun."""
 
         self._log.cleaning = self.end
         try:
@@ -127,7 +128,8 @@ class Cleaning:
             raise
 
     async def _begin(self, passes: Passes, throttle: Throttle, sampling: Waker) -> None:
-        """What each producer has written last comes before the pass, in some turns where they are many."""
+        """First take each producer's last record, in several turns if there are many producers. Then begin
+        the pass."""
         steps = self._take_sample()
         if step(steps):
             self._pass = passes.begin(self.plan, self, throttle)
@@ -146,40 +148,42 @@ class Cleaning:
         self.plan = self.plan._replace(producers=await producers_in_steps(self._log))
 
     def end(self) -> None:
-        """It comes to nothing: what was put in place stays, and so does the checkpoint."""
-        self._end(PassEndedError("somebody ended it"))
+        """End without a result. Whatever was put in place stays, and so does the checkpoint."""
+        self._end(PassEndedError("it was ended"))
 
     def abandon(self) -> None:
-        """As `end`, and nobody is told: whoever makes the pass is stopped, and then `discard` is called."""
+        """Do the same as `end`, but without reporting it. The caller stops the passes, and then calls
+        `discard`."""
         self._outcome = None
         self.end()
 
     def discard(self) -> None:
-        """Removes what is left of a pass that nobody is at any more."""
+        """Remove what is left of a pass that has stopped."""
         from storage.cleaning.cleaned_files import discard_cleaned
 
         self._ready.clear()
-        if not self._log.closed:  # else the folder may be another's by now
+        if not self._log.closed:  # otherwise the folder may belong to another partition by now
             discard_cleaned(self._log.files, self.plan.directory)
 
     def keep_checkpoint(self) -> None:
-        """A pass that failed says where the next one begins, as in Kafka, where nothing says so yet: at the log start.
+        """Record where the next pass begins after a failed one: at the log start, as in Kafka, unless a
+        checkpoint exists.
 
-        What is said already stays. It is where the pass began, or less where the log was truncated meanwhile; and it
-        is none of this pass's where the partition is gone, since another may have its name.
+        An existing checkpoint stays. It is where this pass began, or earlier if the log was truncated
+        meanwhile. If the partition is gone, nothing is recorded, since another may have its name.
         """
         partition, key = self.partition, (self.plan.topic, self.plan.partition)
         offsets = partition.directory.cleaner_offsets
         if not partition.is_gone and not partition.log.closed and offsets.get(key) is None:
             offsets.set(key, partition.log.log_start_offset)
 
-    # ---- told by the pass
+    # --- called by the pass ---------------------------------------------------------------------------------
 
     def cleaned(self, segment: CleanedSegment) -> None:
         try:
             self._ready.append(segment)
         except MemoryError as error:
-            self._end(error)  # a pass without it would be none
+            self._end(error)  # the pass is useless without it
         else:
             self._replace_next()
 
@@ -193,7 +197,7 @@ class Cleaning:
         self._pass = None
         self._end(error)
 
-    # ---- what becomes of the log
+    # --- the effect on the log ------------------------------------------------------------------------------
 
     def _replace_next(self) -> None:
         if self._is_replacing:
@@ -215,7 +219,8 @@ class Cleaning:
             self._end(failure)
 
     def _end(self, why: Exception) -> None:
-        """The pass ends here, if it hasn't by itself; the outcome is told once nothing of it is written any more."""
+        """End the pass, if it hasn't ended by itself. The outcome is reported once nothing is written any
+        more."""
         if self._log.cleaning is None:
             return
         self._log.cleaning = None
@@ -252,7 +257,7 @@ BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
 class LogCleaner:
     """All passes of a node.
 
-    - `uncleanable`: partitions that can't be compacted, and why: until a restart, or their deletion.
+    - `uncleanable`: partitions that can't be compacted, and why, until a restart or their deletion.
     """
 
     def __init__(self, config: BrokerConfig, partitions: Partitions, environment: Environment) -> None:
@@ -271,29 +276,29 @@ class LogCleaner:
         self._under_way: dict[Partition, Cleaning] = {}
         self._resting = Resting(environment.clock)
         self._asked_for: dict[Partition, list[Later[None]]] = {}
-        self._answered: dict[Partition, list[Later[None]]] = {}  # by the pass under way
-        self._wanted: list[Partition] = []  # of the last round, the dirtiest last
+        self._answered: dict[Partition, list[Later[None]]] = {}  # by the current pass
+        self._wanted: list[Partition] = []  # from the last round, dirtiest last
         self._next: Scheduled | None = None
         self._round: Waiting[None] | None = None
         self._is_round_due = False
         self._running = False
 
-    # ---- what a node does with it
+    # --- called by the node ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The first round begins at once: the logs are loaded."""
+        """Begin the first round: the logs are loaded."""
         self._running = True
         self.look()
 
     def look(self) -> None:
-        """Begin a round, whenever the next one was due; behind the one that is going on, if there is one."""
+        """Begin a round now, or after the current one."""
         if self._running and self._settings.threads:
             self._is_round_due = True
             self._soon()
 
     def stop(self) -> None:
-        """All passes end; nothing of any is written when the call returns. Of a process that couldn't be ended the
-        files stay; the next start removes them."""
+        """End all passes. When this returns, nothing is written any more. If a process couldn't be ended, its
+        files stay, and the next start removes them."""
         self._running = False
         self._cancel()
         under_way = [*self._under_way.values()]
@@ -307,7 +312,7 @@ class LogCleaner:
         _tell_all(chain.from_iterable(waiting), PassEndedError("the broker stops"))
 
     def configure(self) -> None:
-        """Settings may have changed: then the passes under way have failed, and others begin."""
+        """Apply changed settings: the current passes fail, and new ones begin."""
         settings = CleanerSettings.of(self._config)
         if settings == self._settings:
             return
@@ -320,10 +325,11 @@ class LogCleaner:
         self.look()
 
     def clean_now(self, partition: Partition, *, roll: bool = False) -> Later[None]:
-        """Compact the partition at once, whatever its ratio and lags are and even if the cleaner is off; with `roll`
-        the active segment, too. It is answered in a later turn, once all is done that may be, or with why it isn't.
+        """Compact the partition at once, whatever its ratio and lags are, even if the cleaner is off. With
+        `roll`, include the active segment.
 
-        Something that was compacted already is so again, for what has become old enough to go since.
+        The reply comes in a later turn, when everything possible is done, or fails with the reason. Compacted
+        parts are compacted again, because records may have become old enough to be removed.
         """
         cleaned: Later[None] = Later()
         if roll:
@@ -337,7 +343,7 @@ class LogCleaner:
             self._scheduler.call_soon(self._begin_asked, partition)
         return cleaned
 
-    # ---- rounds
+    # --- rounds ---------------------------------------------------------------------------------------------
 
     def _soon(self, delay_s: float = 0.0) -> None:
         self._cancel()
@@ -350,7 +356,7 @@ class LogCleaner:
             self._next = None
 
     def _turn(self) -> None:
-        """Some milliseconds of a round."""
+        """Run some milliseconds of a round."""
         self._next = None
         if self._round is None:
             self._is_round_due, self._round = False, self._a_round()
@@ -367,7 +373,8 @@ class LogCleaner:
             self._soon(0.0 if self._is_round_due else max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
 
     async def _a_round(self) -> None:
-        """Choose and begin, then run retention of the others, which can wait for no round without a pass."""
+        """Choose and begin passes, then run retention for the other compacted partitions. These can't wait
+        for a round without passes."""
         self._resting.forget_others()
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
         wanted: list[tuple[float, Partition]] = []
@@ -377,14 +384,15 @@ class LogCleaner:
                 if cleanable is not None:
                     wanted.append((cleanable.ratio, partition))
             await turn()
-        # the dirtiest last; that one is overdue gives it no precedence
+        # dirtiest last; being overdue gives no precedence
         self._wanted = [partition for _, partition in sorted(wanted, key=lambda found: found[0])]
         await self._begin_some()
         for partition in self._partitions.all_compacted():
             await self._retain(partition)
 
     def _may_begin(self) -> bool:
-        """What was gone through and waits for the disk to be put in place keeps nobody, but for as many as that."""
+        """True if another pass may begin. Compactions that wait for the disk to be put in place don't count,
+        up to as many."""
         threads = self._settings.threads
         passing = sum(cleaning.is_passing for cleaning in self._under_way.values())
         return passing < threads and len(self._under_way) < 2 * threads
@@ -394,15 +402,15 @@ class LogCleaner:
         return is_free and partition.may_be_rewritten
 
     async def _look_at(self, partition: Partition) -> Cleanable | None:
-        """What of it a pass would compact; None where none may be made, or is wanted."""
+        """Return what a pass would compact, or None if none is possible or wanted."""
         if self._may_be_cleaned(partition):
             await self._read_times(partition)
-        config = partition.topic.config  # which may say by now that it is compacted no more
+        config = partition.topic.config  # by now it may not be compacted any more
         cleanable = self._judge(partition) if config.compacts and self._may_be_cleaned(partition) else None
         return cleanable if cleanable is not None and is_wanted(cleanable, config) else None
 
     async def _read_times(self, partition: Partition) -> None:
-        """What can't be read `_judge` meets again, and tells of."""
+        """Read the times of segments. `_judge` meets read errors again, and reports them."""
         opened = partition.log
         dirty = partition.directory.cleaner_offsets.get((opened.topic, opened.partition))
         row = [*opened.segments.row]
@@ -413,7 +421,7 @@ class LogCleaner:
                     return
 
     def _judge(self, partition: Partition, config: LogConfig | None = None) -> Cleanable | None:
-        """None where that can't be said now."""
+        """Judge a log. None if that isn't possible now."""
         opened, offsets = partition.log, partition.directory.cleaner_offsets
         key = opened.topic, opened.partition
         to_judge = LogToJudge(
@@ -436,7 +444,7 @@ class LogCleaner:
             is_behind = checkpointed is not None and checkpointed < opened.log_start_offset
             if not (opened.config.deletes and is_behind):
                 log.warning(
-                    "%s-%d was compacted up to %s, which is outside of the log: it is so anew from its start %d on",
+                    "%s-%d was compacted up to %s, outside of the log: compacting it again from its start %d on",
                     *key,
                     checkpointed,
                     opened.log_start_offset,
@@ -445,7 +453,7 @@ class LogCleaner:
         return cleanable
 
     async def _retain(self, partition: Partition) -> None:
-        """As housekeeping does for logs that aren't compacted: never of one that can't be."""
+        """Run retention like housekeeping does for logs that aren't compacted. Not for uncleanable ones."""
         deleted = most = MOST_DELETED_AT_ONCE
         while deleted == most and self._may_be_cleaned(partition):
             try:
@@ -455,7 +463,7 @@ class LogCleaner:
                 log.error("retention of %s: %s", partition.log.directory, error)
             await turn()
 
-    # ---- passes
+    # --- passes ---------------------------------------------------------------------------------------------
 
     async def _begin_some(self) -> None:
         while self._wanted and self._may_begin():
@@ -479,12 +487,12 @@ class LogCleaner:
             cleaning.begin(self._passes, self._throttle, self._scheduler)
         except (KafkaError, MemoryError) as error:
             self._under_way.pop(partition, None)
-            log.error("%s can't be compacted now: %s", opened.directory, error)
+            log.error("can't compact %s now: %s", opened.directory, error)
             self._resting.rest(partition)
             _tell_all(self._answered.pop(partition, ()), error)
 
     def _passed(self) -> None:
-        """The next ones of those that the last round found may begin; where there are none, a round."""
+        """Begin more of the passes that the last round found, or a new round if none are left."""
         if self._running and self._may_begin():
             if self._round is None and self._wanted:
                 self._round = self._begin_some()
@@ -512,7 +520,7 @@ class LogCleaner:
         key = plan.topic, plan.partition
         partition.directory.cleaner_offsets.set(key, result.first_dirty_offset)
         log.info(
-            "%s was compacted up to offset %d: %d of %d records, %d of %d bytes stay, in %.1f s",
+            "compacted %s up to offset %d: kept %d of %d records, %d of %d bytes, in %.1f s",
             cleaning.name,
             result.first_dirty_offset,
             stats.records_written,
@@ -533,30 +541,32 @@ class LogCleaner:
             is_lost = isinstance(error, PassLostError | MemoryError)
             rest_s = self._resting.rest(partition, is_lost=is_lost)
             keys = self._resting.keys_for(partition, self._settings.max_keys)
-            log.error("%s is compacted in %d s, %d keys at a time: %s", cleaning.name, rest_s, keys, error)
+            log.error(
+                "compacting %s again in %d s, %d keys at a time: %s", cleaning.name, rest_s, keys, error
+            )
         else:
             self._mark_uncleanable(partition, error)
 
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
-        log.error("%s can't be compacted now: %s", partition.log.directory, error)
+        log.error("can't compact %s now: %s", partition.log.directory, error)
         self._resting.rest(partition)
-        if error.errno != errno.ENOMEM and not is_out_of_descriptors(error):  # they say nothing of a disk
+        if error.errno != errno.ENOMEM and not is_out_of_descriptors(error):  # not the disk's fault
             partition.log.report(error)
 
     def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:
         log.error(
-            "%s can't be compacted, and grows from now on until the broker is started anew: %s",
+            "can't compact %s, which grows until the broker is restarted: %s",
             partition.log.directory,
             error,
             exc_info=None if isinstance(error, UncleanableError | KafkaError) else error,
         )
         self.uncleanable[partition] = str(error)
 
-    # ---- those who asked
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _begin_asked(self, partition: Partition) -> None:
         if partition in self._under_way or partition not in self._asked_for:
-            return  # who is at it looks here when it is done
+            return  # the current pass looks here when it is done
         waiting = self._asked_for.pop(partition)
         try:
             self._begin_for(partition, waiting)
@@ -592,7 +602,7 @@ class LogCleaner:
         waiting = self._answered.pop(partition, None)
         if waiting:
             if isinstance(outcome, CleaningResult) and outcome.first_dirty_offset < bound:
-                self._answered[partition] = waiting  # the map was full: once more
+                self._answered[partition] = waiting  # the map was full: go on
                 self._begin(partition, outcome.first_dirty_offset, bound)
                 return
             _tell_all(waiting, outcome if isinstance(outcome, Exception) else None)
@@ -602,7 +612,7 @@ class LogCleaner:
 
 def _tell_all(waiting: Iterable[Later[None]], error: Exception | None) -> None:
     for each in waiting:
-        with suppress(MemoryError):  # the others are told
+        with suppress(MemoryError):  # the others still get theirs
             if error is None:
                 each.reply(None)
             else:

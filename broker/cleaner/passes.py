@@ -1,9 +1,11 @@
-"""A pass over one partition, how fast it may be, and how it is made on the loop: a step in each turn.
+"""A pass over one partition, its rate limit, and passes on the loop: a step in each turn.
 
-The latter is for files that are not the machine's own, in a test's memory or with faults, and for where no process is
-to be had: `worker_passes` has the other way. All passes together keep to `log.cleaner.io.max.bytes.per.second`.
-Source: org.apache.kafka.storage.internals.utils Throttler. Its wart is kept: time in which nothing was done counts
-into the average, so that what is over within 300 ms isn't slowed.
+Passes on the loop are for files that aren't the machine's own (a test's, in memory or with faults), and for
+when no process can be started; `worker_passes` has the other way. All passes together keep to
+`log.cleaner.io.max.bytes.per.second`.
+
+Source: org.apache.kafka.storage.internals.utils Throttler. Its quirk is kept: idle time counts for the
+average, so anything that ends within 300 ms isn't slowed down.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _LONGEST_REST_S = 3600.0  # a rate of 0 is legal, and means never
 
 
 class Throttle:
-    """Looks at the average of a period, which ends when there has been a rest."""
+    """Limits the average rate of a period. A rest ends the period."""
 
     def __init__(self, bytes_per_s: float, now_s: float) -> None:
         self.bytes_per_s = bytes_per_s
@@ -33,7 +35,7 @@ class Throttle:
         self._handled = 0
 
     def rest_s(self, handled: int, now_s: float) -> float:
-        """So many bytes were read or written: for how long nothing may be, 0 where it goes on at once."""
+        """Count bytes that were read or written. Returns how long to rest, or 0."""
         self._handled += handled
         elapsed_s = now_s - self._begun_s
         if elapsed_s <= _CHECK_S or not self._handled:
@@ -49,48 +51,48 @@ class Throttle:
 
 
 class PassLostError(Exception):
-    """The pass has ended, and neither the partition nor the disk is to blame: it may be made again."""
+    """The pass has ended, through no fault of the partition or the disk. It may be tried again."""
 
 
 class Told(Protocol):
-    """Who learns how a pass goes on. After `finished` or `failed` nothing more is told."""
+    """Receives the progress of a pass. After `finished` or `failed`, nothing more comes."""
 
     def cleaned(self, segment: CleanedSegment) -> None: ...
 
     def finished(self, result: CleaningResult) -> None: ...
 
     def failed(self, error: Exception) -> None:
-        """`UncleanableError`, `OSError`, `PassLostError`, or a fault of ours."""
+        """`UncleanableError`, `OSError`, `PassLostError`, or an error of our own."""
         ...
 
 
 class Pass(Protocol):
-    """One that is under way."""
+    """A pass in progress."""
 
     def end(self, ended: Callable[[], None]) -> None:
-        """It comes to nothing, and nothing more is told of it. `ended` is called once nothing of it is written any
-        more, its `.cleaned` files being left."""
+        """End the pass without a result, and report nothing more. `ended` is called once nothing is written
+        any more; its `.cleaned` files are left."""
         ...
 
 
 class Passes(Protocol):
-    """Who makes passes."""
+    """Makes passes."""
 
     def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
-        """Nothing is told within the call."""
+        """Begin a pass. Nothing is reported within this call."""
         ...
 
     def rest(self) -> None:
-        """There is nothing to do for a while."""
+        """Release resources: there is nothing to do for a while."""
         ...
 
     def stop(self) -> bool:
-        """All have ended, or been ended. Whether nothing of any is written any more when the call returns."""
+        """All passes have ended or been told to. Returns True if nothing is written any more."""
         ...
 
 
 class SlicedPasses:
-    """On the loop."""
+    """Makes passes on the loop."""
 
     def __init__(self, files: Files, scheduler: Scheduler) -> None:
         self._files = files
@@ -100,10 +102,10 @@ class SlicedPasses:
         return _SlicedPass(self._files, plan, told, throttle, self._scheduler)
 
     def rest(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no resources are kept."""
 
     def stop(self) -> bool:
-        """Nothing is kept."""
+        """Do nothing: no resources are kept."""
         return True
 
 
@@ -136,7 +138,7 @@ class _SlicedPass:
         rest_s = 0.0
         if isinstance(step, Progress):
             rest_s = self._throttle.rest_s(step.read_bytes + step.written_bytes, scheduler.time())
-        # before it is told: who is told may end the pass
+        # First, because the callback may end the pass.
         self._next = scheduler.call_later(rest_s, self._turn) if rest_s else scheduler.call_soon(self._turn)
         if isinstance(step, CleanedSegment):
             self._told.cleaned(step)
@@ -145,6 +147,6 @@ class _SlicedPass:
         if self._next is not None:
             self._next.cancel()
             self._next = None
-        with contextlib.suppress(OSError):  # what can't be removed is left to the next start
+        with contextlib.suppress(OSError):  # the next start removes what is left
             self._steps.close()
         self._scheduler.call_soon(ended)

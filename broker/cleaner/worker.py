@@ -1,9 +1,11 @@
-"""The process that compacts: it works off the plans that the broker sends, and tells it of each step.
+"""The process that compacts: it follows the broker's plans, and reports each step.
 
-It has the paths of files and nothing else of the broker: no lock of a folder, no socket of a client. What it writes is
-under names of its own until the broker renames them, so that it may be killed at any time. It ends with the broker.
+It gets the paths of files and nothing else of the broker: no lock of a folder, no socket of a client. It
+writes under names of its own until the broker renames the files, so it may be killed at any time. It ends
+with the broker.
 
-To it: `Order`, `GO`. From it: `HELLO`, then steps of a pass, a `Rest` where the broker has to say `GO`, a `Failure`.
+It receives `Order` and `GO`. It sends `HELLO`, then the steps of a pass, a `Rest` when it waits for `GO`, a
+`Failure`.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ class Order(NamedTuple):
 
     plan: CleaningPlan
     asks_each_bytes: int
-    """After so many bytes it rests until it hears `GO`; 0 where it needn't ask."""
+    """After so many bytes, wait for `GO`. 0: don't wait."""
 
 
 class Rest(NamedTuple):
-    """So many bytes were handled since the last one."""
+    """How many bytes were handled since the last one."""
 
     handled: int
 
 
 class Failure(NamedTuple):
-    """The pass has ended, for one of three reasons: the disk, too little memory, or the partition itself."""
+    """The pass has ended because of the disk, too little memory, or the partition itself."""
 
     kind: str
     text: str
@@ -86,4 +88,4 @@ def _work(order: Order, files: Files, broker: WorkerChannel) -> None:
 
         broker.send(
             Failure("partition", traceback.format_exc())
-        )  # a fault of ours: it costs this partition alone
+        )  # an error of our own affects only this partition

@@ -1,7 +1,7 @@
-"""Passes made by processes beside the broker, each at work at one at a time (`worker`).
+"""Passes in processes beside the broker (`worker`). Each process makes one pass at a time.
 
-One is started when it is needed, and ended when there was nothing to do for a while: an idle broker keeps neither a
-process nor the memory of one. Whoever ends a pass ends its process.
+A process starts when it is needed, and ends after a while without work. So an idle broker keeps neither a
+process nor its memory. Ending a pass ends its process.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ WORKER = "broker.cleaner.worker"
 KEPT_IDLE_S = 30.0
 
 _UNTHROTTLED_BYTES_PER_S = 1e12
-_ASKS_S = 0.1  # for how long a throttled pass goes on without asking, by the rate
+_ASKS_S = 0.1  # how long a throttled pass may run between requests, at its rate
 _ASKED_BYTES = 64 * 1024
 
 MOST_REFUSED = 20
-"""So often in a row it is tried again, a partition each 15 s, before passes are made in this process."""
+"""How often in a row to try to start a process, for one partition every 15 s, before making passes in this
+process."""
 
 _NO_ROOM = OUT_OF_DESCRIPTORS | {errno.EAGAIN, errno.ENOMEM}
 
 
 class WorkerPasses:
-    """By processes; by `instead` where there can't be any, or one ends before it has said a word."""
+    """Makes passes in processes. If there can't be any, or one ends before it reports, `instead` makes the
+    pass."""
 
     def __init__(self, workers: Workers, scheduler: Scheduler, instead: Passes) -> None:
         self._workers = workers
@@ -52,8 +54,11 @@ class WorkerPasses:
         self._refused = 0  # processes that couldn't be started, in a row
 
     def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
-        """By one that is idle, or a new one. MemoryError where the system has no room for one now: a pass in this
-        process would need as much, and hold others up. Where it has none for long, that is better than none."""
+        """Begin a pass in an idle or a new process.
+
+        Raises MemoryError if the system has no room for a process now: a pass in this process would need as
+        much, and hold others up. If there is no room for long, a pass in this process is better than none.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -66,8 +71,8 @@ class WorkerPasses:
             except OSError as error:
                 self._refused += 1
                 if error.errno in _NO_ROOM and self._refused <= MOST_REFUSED:
-                    raise MemoryError(f"no process can be started to compact it: {error}") from error
-                log.warning("no process can be started to compact logs, so it is done here: %s", error)
+                    raise MemoryError(f"can't start a process to compact it: {error}") from error
+                log.warning("can't start a process to compact logs, so this one does it: %s", error)
                 return self._instead.begin(plan, told, throttle)
             self._refused = 0
             desk.instead = partial(self._instead.begin, plan, told, throttle)
@@ -110,15 +115,15 @@ class WorkerPasses:
 
 
 def _nobody() -> None:
-    """Who waits for an idle process to be gone."""
+    """Called when an idle process is gone. Does nothing."""
 
 
 class _Desk:
-    """A worker, and the pass that it is at."""
+    """A worker and its current pass."""
 
     worker: Worker
     instead: Callable[[], Pass] | None = None
-    """Makes its first pass otherwise: until the worker is known to live."""
+    """Makes the first pass otherwise. Set until the worker has reported."""
 
     def __init__(
         self,
@@ -145,7 +150,7 @@ class _Desk:
         self.worker.send(Order(plan, asks_each_bytes))
 
     def received(self, message: Any) -> None:
-        """What the worker says."""
+        """Handle a message of the worker."""
         told = self._told
         if message == HELLO:
             self.instead = None
@@ -173,16 +178,16 @@ class _Desk:
         self.worker.send(GO)
 
     def ended(self) -> None:
-        """The worker has gone, and nobody here wanted it to."""
+        """Handle the end of the worker, which nobody here wanted."""
         self._lost(self)
         self._left(self)
         told, self._told = self._told, None
         if told is None:
             return
         if self.instead is None:
-            told.failed(PassLostError("the process that compacted it has ended"))
+            told.failed(PassLostError("the process that compacted it ended"))
         else:
-            log.warning("a process to compact logs has ended before it began, so it is done here")
+            log.warning("a process to compact logs ended before it began, so this one does it")
             self._made_instead = self.instead()
 
     def end(self, ended: Callable[[], None]) -> None:

@@ -133,7 +133,7 @@ async def test_a_pass_that_is_lost_again_is_made_later_and_with_fewer_keys(
             assert isinstance(await cleaned(node), PassLostError)
     assert await cleaned(node) is None
     assert [keys[0] // each for each in keys] == [1, 2, 4]
-    told = [line for line in caplog.messages if "is compacted in" in line]
+    told = [line for line in caplog.messages if "compacting" in line and "again in" in line]
     assert [line.split(" s,")[0].split()[-1] for line in told] == ["15", "30"]
     await cleaned(node)
     assert keys[-1] == keys[0]
