@@ -1,1 +1,1 @@
-"""What a controller serves to the cluster's brokers, at listeners of its own."""
+"""The controller's own listeners, for the cluster's brokers."""

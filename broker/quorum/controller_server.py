@@ -1,7 +1,7 @@
-"""The controller's listeners of a node, and what is served there (Kafka: `ControllerServer`, `ControllerApis`).
+"""The controller's listeners of a node, and what they serve (Kafka: `ControllerServer`, `ControllerApis`).
 
-The metadata log, the decisions and what handlers need of the rest are the node's (`ControlPlane`), whether it is a
-broker, too, or nothing else. Handlers that brokers have as well decide here for what brokers hand on.
+The metadata log, the decisions, and the other parts that handlers need belong to the node (`ControlPlane`),
+whether it is also a broker or not. Handlers that brokers have, too, decide here about forwarded requests.
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ class ControlPlane(Protocol):
     memory: Memory
     listener_security: ListenerSecurity
     own_settings: OwnSettings
-    """What counts where neither a topic nor the cluster says anything."""
+    """The settings that count if neither the topic nor the cluster sets one."""
 
     def stop_on_failure(self, failure: BaseException) -> None:
-        """A broken invariant."""
+        """Stop the node because of a broken invariant."""
 
 
 class ControllerServer:
-    """Attributes are the ports of `CONTROLLER_HANDLERS`."""
+    """Serves the controller's listeners. Its attributes are the ports of `CONTROLLER_HANDLERS`."""
 
     handlers = CONTROLLER_HANDLERS
     forwarding = None
 
     def __init__(self, node: ControlPlane, endpoints: Endpoints, own: BrokerIncarnation | None) -> None:
-        """`endpoints`: the controller's. `own`: the broker in the same process."""
+        """`endpoints` are the controller's. `own` is the broker in the same process, if any."""
         self.config = node.config
         self.clock = node.clock
         self.scheduler = node.scheduler
@@ -149,11 +149,11 @@ class ControllerServer:
         }
 
     async def serve(self) -> None:
-        """Returns once brokers can connect."""
+        """Begin to serve. Returns once brokers can connect."""
         host, port = self.endpoints.first_advertised
         self.quorum.lead(LeaderEndpoint(self.node_id, host, port))
         self.metadata.on_progress = self.metadata_fetches.progress
-        # Brokers are heard and fenced by what is gone then; they do without a controller until there is one again.
+        # Without its log, the controller can't track and fence brokers. They do without one until it is back.
         self.metadata.on_lost = self._stop_on_failure
         self.cluster_control.start()
         self.controller.begin(self._register())
@@ -161,7 +161,7 @@ class ControllerServer:
             await listener.listen()
 
     async def _register(self) -> None:
-        """Of this controller. (Kafka's sends itself the request, by its own listener.)"""
+        """Register this controller. (Kafka's sends itself the request, through its own listener.)"""
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self._incarnation_id,
@@ -169,13 +169,13 @@ class ControllerServer:
             features=feature_ranges(),
         )
         failure = await self.controller.submit_own(
-            lambda image: register_controller(image, request), log, "this controller can't be registered"
+            lambda image: register_controller(image, request), log, "can't register this controller"
         )
         if failure is not None:
-            log.warning("this controller can't be registered: %s", failure)
+            log.warning("can't register this controller: %s", failure)
 
     def fall_silent(self) -> None:
-        """Nobody is served any more."""
+        """Stop serving."""
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.cluster_control.stop()
@@ -186,16 +186,15 @@ class ControllerServer:
             listener.close_connections()
 
 
-# --- A node that is the cluster's controller, and no broker (Kafka: `process.roles=controller`) ---------------
-#
-# How it is opened stands in `broker.starting`.
+# --- A node that is the cluster's controller and not a broker (Kafka: `process.roles=controller`) -----------
+# `broker.starting` opens it.
 
 
 class ControllerUpkeep(Upkeep):
     """Runs the periodic tasks."""
 
     def start(self) -> None:
-        """Begins all of it, at the intervals of the settings."""
+        """Start all tasks, at the intervals in the settings."""
         checkpoint_ms = self._config.get_int("log.flush.offset.checkpoint.interval.ms")
         self._every("recovery points", checkpoint_ms, self.checkpoint_recovery_points)
         self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
@@ -213,7 +212,7 @@ class ControllerUpkeep(Upkeep):
 
 
 class OpenedController(NamedTuple):
-    """What it is made of: bound, locked, replayed."""
+    """The parts of such a node: bound, locked, replayed."""
 
     config: BrokerConfig
     environment: Environment
@@ -224,14 +223,14 @@ class OpenedController(NamedTuple):
     log_dirs: LogDirs
     metadata: MetadataLog
     encryption: Mapping[str, Encryption] = {}
-    """By the names of its listeners that are encrypted."""
+    """By the names of its encrypted listeners."""
     key_stores: KeyStores = NO_KEY_STORES
     tokens: Mapping[str, TokenSource] = {}
     """By the names of its listeners with OAUTHBEARER."""
 
 
 class ControllerNode:
-    """A `ControlPlane`, and what keeps it going."""
+    """A node that is a controller only: a `ControlPlane`, and what keeps it going."""
 
     def __init__(self, opened: OpenedController) -> None:
         config, environment = opened.config, opened.environment
@@ -296,7 +295,7 @@ class ControllerNode:
     def _watch(self, opened: OpenedController) -> None:
         self.metrics: MetricsListener | None = None
         for endpoint in opened.metrics_endpoints:
-            # Here, so that no start of a node that nobody watches waits for it.
+            # Imported here, so that nodes without metrics don't load it.
             from broker.metrics.metrics_listener import MetricsListener
 
             self.metrics = MetricsListener(
@@ -310,16 +309,16 @@ class ControllerNode:
 
     @property
     def listeners(self) -> Mapping[str, Listener]:
-        """By name."""
+        """The listeners by name."""
         return self.controller_server.listeners
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the first of its listeners."""
+        """host:port of its first listener."""
         return self.endpoints.bootstrap
 
     async def serve(self) -> None:
-        """Returns when brokers can connect."""
+        """Begin to serve. Returns once brokers can connect."""
         self.log_dirs.on_lost = self.stop_on_failure
         self.publisher.start()
         await self.controller_server.serve()
@@ -331,20 +330,21 @@ class ControllerNode:
 
     @property
     def stopped(self) -> asyncio.Event:
-        """Set where the node has to stop, and when it has."""
+        """Set when the node has to stop, and when it has stopped."""
         return self.faults.stopped
 
     @property
     def failure(self) -> BaseException | None:
-        """What the node had to stop for, or what its stop failed with."""
+        """Why the node had to stop, or the error of its stop."""
         return self.faults.failure
 
     def stop_on_failure(self, failure: BaseException) -> None:
-        """A broken invariant: go down without marking the folder clean, so that the next start checks everything."""
+        """Stop because of a broken invariant, without marking the folder clean: the next start then checks
+        everything."""
         self.faults.stop_on_failure(failure)
 
     def fall_silent(self) -> None:
-        """Nobody is served any more, and nothing goes on by itself."""
+        """Stop serving, and all periodic work."""
         self.controller_server.fall_silent()
         if self.metrics is not None:
             self.metrics.close()
@@ -355,7 +355,7 @@ class ControllerNode:
         self.controller.stop()
 
     async def stop(self, *, leave: bool = True) -> None:
-        """Stop cleanly. Brokers go on without a controller until there is one again: there is nothing to `leave`."""
+        """Stop cleanly. There is nothing to `leave`: brokers go on without a controller until it is back."""
         faults = self.faults
         self.fall_silent()
         self.publisher.stop()

@@ -1,7 +1,8 @@
-"""Who sends requests (`Principal`), and who may do what: the one question that handlers ask before they do anything.
+"""Who sends requests (`Principal`), and what they may do: the question that handlers ask before they do
+anything.
 
-Operations, resources and their codes are Kafka's (`AclOperation`, `ResourceType`); which handler asks for which of
-them, and in which order, stands in `KafkaApis` and `ControllerApis`.
+Operations, resources and their codes are Kafka's (`AclOperation`, `ResourceType`). `KafkaApis` and
+`ControllerApis` say which handler asks for which of them, and in which order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ USER_TYPE = "User"
 
 
 class Principal(NamedTuple):
-    """Of the type `User`, where no other kind is made up by whoever authenticates."""
+    """Who a client is. The type is `User`, unless authentication makes up another one."""
 
     type: str
     name: str
@@ -29,12 +30,12 @@ class Principal(NamedTuple):
 
     @property
     def token_authenticated(self) -> bool:
-        """Whether it has signed in by a delegation token. It is the same principal all the same."""
+        """True if it has signed in with a delegation token. It is the same principal nevertheless."""
         return False
 
 
 class TokenPrincipal(Principal):
-    """The owner of a delegation token, by which it has signed in."""
+    """The owner of a delegation token, signed in with that token."""
 
     __slots__ = ()
 
@@ -43,14 +44,14 @@ class TokenPrincipal(Principal):
         return True
 
 
-ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection that says nothing of who is there
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection without authentication
 
 
 # --- The authorizer -----------------------------------------------------------------------------------------
 
-CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
+CLUSTER_NAME = "kafka-cluster"  # the name of the only resource of the type CLUSTER
 
-# Kafka's texts: of who reads ACLs, and of who would change them
+# Kafka's texts, for those who read ACLs and those who change them
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 NO_AUTHORIZER_FOR_CHANGES = "No Authorizer is configured."
 
@@ -60,7 +61,7 @@ AUTHORIZATION_FAILED = {
     Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-"""What Kafka says to a refusal, where it gives no other reason."""
+"""Kafka's text for a refusal without another reason."""
 
 
 class Operation(IntEnum):
@@ -108,11 +109,11 @@ class ResourceType(IntEnum):
     TWO_PHASE_COMMIT,
 ) = Operation
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = ResourceType
-# By themselves for those who ask with each record or heartbeat: to Python 3.11 `Operation.READ` is a call.
+# Plain names, for code that runs with each record or heartbeat: in Python 3.11, `Operation.READ` is a call.
 
 
 class AuthorizableRequest(Protocol):
-    """What an authorizer sees of a request (Kafka: `AuthorizableRequestContext`)."""
+    """The parts of a request that an authorizer sees (Kafka: `AuthorizableRequestContext`)."""
 
     @property
     def principal(self) -> Principal: ...
@@ -127,16 +128,16 @@ class AuthorizableRequest(Protocol):
 
     @property
     def api_key(self) -> int:
-        """Of what is asked (Kafka: `requestType`)."""
+        """The API of the request (Kafka: `requestType`)."""
         ...
 
 
 class Authorizer(Protocol):
-    """Kafka's `Authorizer`, as far as handlers ask it."""
+    """The parts of Kafka's `Authorizer` that handlers use."""
 
     @property
     def allows_everything(self) -> bool:
-        """Whether nobody need ask: who appends and reads doesn't, then."""
+        """True if nobody needs to ask. Then produce and fetch don't."""
         ...
 
     def allows(
@@ -149,25 +150,27 @@ class Authorizer(Protocol):
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """Whether the sender of the request may do that to the resource of that name.
+        """Return True if the sender of the request may do that to the named resource.
 
-        The decision is logged, but where Kafka logs none: of what is asked to find out what there is to see.
+        The decision is logged, except where Kafka doesn't log it: for questions that only find out what a
+        client may see.
         """
         ...
 
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether the sender may do it to some resource of the type, whatever its name (`authorizeByResourceType`)."""
+        """Return True if the sender may do it to some resource of the type, whatever its name
+        (`authorizeByResourceType`)."""
         ...
 
     async def follow(self, kept: KeptRecords) -> None:
-        """The ACLs of the metadata may have changed."""
+        """Follow the ACLs in the metadata, which may have changed."""
         ...
 
 
 class AllowEverything:
-    """What stands where no authorizer is configured."""
+    """Used if no authorizer is configured."""
 
     __slots__ = ()
 
@@ -183,7 +186,7 @@ class AllowEverything:
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """Whatever it is; none of it is logged."""
+        """Allow everything, and log nothing."""
         return True
 
     def allows_any(
@@ -195,7 +198,7 @@ class AllowEverything:
         kept.take_acl_changes()
 
 
-# --- What those are told who may not do what they ask for (Kafka: `Errors`, with its messages) --------------
+# --- The errors for those who may not do what they ask for (Kafka: `Errors`, with its messages) -------------
 
 _ERRORS = {
     ResourceType.TOPIC: Error.TOPIC_AUTHORIZATION_FAILED,
@@ -205,7 +208,7 @@ _ERRORS = {
 
 
 def denied(resource_type: ResourceType) -> KafkaError:
-    """The error for a resource of the type."""
+    """Return the error for a resource of the type."""
     error = _ERRORS[resource_type]
     return KafkaError(error, AUTHORIZATION_FAILED[error])
 
@@ -213,24 +216,25 @@ def denied(resource_type: ResourceType) -> KafkaError:
 def allows_on_cluster(
     authorizer: Authorizer, context: AuthorizableRequest, operation: Operation, *, log_denied: bool = True
 ) -> bool:
-    """Whether the sender of the request may do that to the cluster (Kafka: `AuthHelper.authorize` of the cluster)."""
+    """Return True if the sender may do that to the cluster (Kafka: `AuthHelper.authorize` for the
+    cluster)."""
     return authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
 
 def cluster_refusal(
     authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
 ) -> KafkaError | None:
-    """What the sender is told where that isn't allowed on the cluster, None where it is.
+    """Return the error if the sender may not do that to the cluster, otherwise None.
 
-    For requests that Kafka refuses as a whole by `AuthHelper.authorizeClusterOperation`, whose message names the
-    operation, and dumps its own request object in front. Of the others the message is that of `denied`.
+    This is for requests that Kafka refuses as a whole through `AuthHelper.authorizeClusterOperation`. Its
+    message names the operation, after a dump of its request object. The others have the message of `denied`.
     """
     if allows_on_cluster(authorizer, context, operation):
         return None
     return KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, f"The request needs {operation.name} permission.")
 
 
-# --- All that a client may do with a resource, as the bit field that a client can ask for (Kafka: `AuthHelper`) ---
+# --- Everything that a client may do with a resource, as the bit field for clients (Kafka: `AuthHelper`) ----
 
 # Kafka: `AclEntry.supportedOperations`
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
@@ -269,7 +273,7 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
 def authorized_operations(
     authorizer: Authorizer, context: AuthorizableRequest, resource_type: ResourceType, name: str
 ) -> int:
-    """Bit n stands for the operation of code n."""
+    """Return the bit field. Bit n stands for the operation with code n."""
     return sum(
         1 << operation
         for operation in SUPPORTED_OPERATIONS[resource_type]
@@ -277,16 +281,15 @@ def authorized_operations(
     )
 
 
-# --- Who may see and alter settings -------------------------------------------------------------------------
-#
-# Of brokers, their loggers and subscriptions who may do so with the cluster, of topics and groups who may with each
-# (Kafka: `ControllerApis.authorizeAlterResource`, `ConfigHelper`).
+# --- Rights to see and alter settings -----------------------------------------------------------------------
+# For brokers, their loggers and subscriptions, the right is on the cluster. For topics and groups, it is on
+# each of them (Kafka: `ControllerApis.authorizeAlterResource`, `ConfigHelper`).
 
 _RESOURCE_TYPES = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
 
 class ConfigRights:
-    """What the sender of a request may do with settings; `operation` is DESCRIBE_CONFIGS or ALTER_CONFIGS."""
+    """The sender's rights to settings. `operation` is DESCRIBE_CONFIGS or ALTER_CONFIGS."""
 
     __slots__ = ("_authorizer", "_context", "_operation")
 
@@ -296,7 +299,7 @@ class ConfigRights:
         self._operation = operation
 
     def refusal(self, config_resource_type: int, name: str) -> KafkaError | None:
-        """What the sender is told where that isn't allowed, None where it is."""
+        """Return the error if that isn't allowed, otherwise None."""
         resource_type = _RESOURCE_TYPES.get(config_resource_type, ResourceType.CLUSTER)
         if resource_type is ResourceType.CLUSTER:
             name = CLUSTER_NAME
@@ -305,7 +308,8 @@ class ConfigRights:
         return denied(resource_type)
 
     def require(self, config_resource_type: int, name: str) -> None:
-        """Raises the error of `refusal`, where there is one, without its text (Kafka: `ApiError.fromThrowable`)."""
+        """Raise the error of `refusal`, if there is one, without its text (Kafka:
+        `ApiError.fromThrowable`)."""
         refusal = self.refusal(config_resource_type, name)
         if refusal is not None:
             raise KafkaError(refusal.error)

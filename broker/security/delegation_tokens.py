@@ -1,8 +1,9 @@
-"""Delegation tokens (KIP-48): their secrets, and signing in by them.
+"""Delegation tokens (KIP-48): their secrets, and signing in with them.
 
-A token stands in the metadata log without its secret, which is the HMAC-SHA-512 of its id by
-`delegation.token.secret.key`: whoever knows that key knows every token. A client signs in by SCRAM with the id as
-its name and the HMAC, in base64, as its password. Sources: Kafka's `DelegationTokenManager`, `DelegationTokenCache`.
+The metadata log has each token without its secret. The secret is the HMAC-SHA-512 of the token's id with
+`delegation.token.secret.key`, so that key gives access to every token. A client signs in with SCRAM: the id
+is its name, and the HMAC in base64 its password. Sources: Kafka's `DelegationTokenManager`,
+`DelegationTokenCache`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 SECRET_KEY = "delegation.token.secret.key"  # noqa: S105 - the setting's name
 MOST_CREDENTIALS = 1_000
-"""Of how many tokens the credentials are held. Of the others they are derived anew, some milliseconds each."""
+"""How many tokens' credentials to keep. Others are derived again, which takes some milliseconds each."""
 _SALT_BYTES = 16
 
 
 class TokenSettings:
-    """The secret, and in ms for how long a token is good, renewed or not. It has no repr that would show the secret."""
+    """The secret, and how long tokens are valid in ms, with and without renewal. It has no repr that would
+    show the secret."""
 
     __slots__ = ("_secret", "expiry_time_ms", "max_lifetime_ms")
 
@@ -38,12 +40,12 @@ class TokenSettings:
         self.expiry_time_ms = expiry_time_ms
 
     def hmac_of(self, token_id: str) -> bytes:
-        """The token's secret."""
+        """Return the token's secret."""
         return hmac.digest(self._secret, token_id.encode(), "sha512")
 
 
 class Settings(Protocol):
-    """The node's, as far as they are read here."""
+    """The node's settings, as far as they are used here."""
 
     def get_string(self, name: str) -> str | None: ...
 
@@ -51,7 +53,7 @@ class Settings(Protocol):
 
 
 def token_settings(config: Settings) -> TokenSettings | None:
-    """None where no secret is given: there are no tokens then."""
+    """Return the settings of tokens. None without a secret: then there are no tokens."""
     secret = config.get_string(SECRET_KEY)
     if not secret:
         return None
@@ -63,7 +65,7 @@ def token_settings(config: Settings) -> TokenSettings | None:
 
 
 def principal_of_text(text: str) -> Principal:
-    """Of `Type:name`, as the records have it."""
+    """Parse `Type:name`, the form in records."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)
 
@@ -72,7 +74,7 @@ def principal_of_text(text: str) -> Principal:
 
 
 class _Derived(NamedTuple):
-    """Of one token, for one mechanism."""
+    """The keys of one token for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -80,7 +82,8 @@ class _Derived(NamedTuple):
 
 
 class TokenCredentials:
-    """What SCRAM asks of tokens. It is derived when first asked for; Kafka does so when the token is made."""
+    """The SCRAM credentials of tokens. They are derived when first needed; Kafka derives them when it creates
+    the token."""
 
     def __init__(self, settings: TokenSettings | None, draw: Callable[[int], bytes]) -> None:
         """`draw` makes a salt."""
@@ -89,7 +92,8 @@ class TokenCredentials:
         self._derived: dict[tuple[int, str], _Derived] = {}
 
     def find(self, image: ClusterImage, mechanism: int, token_id: str) -> TokenCredential | None:
-        """By which the token's owner signs in, by the code of the mechanism; None where there is no such token."""
+        """Return the credential with which the token's owner signs in, for the mechanism's code. None if
+        there is no such token."""
         record = image.kept.find(DelegationTokenRecord, token_id)
         if self._settings is None or not isinstance(record, DelegationTokenRecord):
             return None
@@ -98,7 +102,7 @@ class TokenCredentials:
             derived = self._derive(self._settings.hmac_of(token_id), mechanism)
             if len(self._derived) >= MOST_CREDENTIALS:
                 del self._derived[next(iter(self._derived))]
-        self._derived[mechanism, token_id] = derived  # the last one: those that nobody asks for go first
+        self._derived[mechanism, token_id] = derived  # moved to the end: the least recently used go first
         return TokenCredential(
             principal_of_text(record.owner).name,
             record.expiration_timestamp,

@@ -1,7 +1,7 @@
-"""Whose certificate it is, as text: the subject's name as RFC 2253 writes it, in the form that Java gives it.
+"""The owner of a certificate as text: the subject's name as RFC 2253 writes it, in Java's form.
 
-Principals and ACLs are compared letter by letter, so the form counts. Source: `X500Principal.getName()`, which Kafka
-asks; what OpenSSL or Python say of a subject is written otherwise.
+Principals and ACLs are compared letter by letter, so the form matters. Source: `X500Principal.getName()`,
+which Kafka uses. OpenSSL and Python write a subject differently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""Those of RFC 2253. All other attributes are written by their numbers, and their values as the bytes that they are."""
+"""The attributes in RFC 2253. All others are written as numbers, with the bytes of their values."""
 
 _SEQUENCE, _SET, _OID, _CONTEXT_0 = 0x30, 0x31, 0x06, 0xA0
 _EXTENSIONS = 0xA3
@@ -30,11 +30,11 @@ _BLANKS = " \r"
 
 
 class DerError(ValueError):
-    """What should be a certificate isn't one."""
+    """The bytes aren't a valid certificate."""
 
 
 class _Element(NamedTuple):
-    """One element of DER: its content lies at `start` to `end`, all of it at `begin` to `end`."""
+    """A DER element. Its content is from `start` to `end`, the whole element from `begin` to `end`."""
 
     tag: int
     begin: int
@@ -43,7 +43,7 @@ class _Element(NamedTuple):
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of an X.509 certificate (DER). Raises DerError."""
+    """Return the subject of an X.509 certificate (DER). Raises DerError."""
     fields = _within(certificate)
     if not fields:
         raise DerError("an empty certificate")
@@ -57,8 +57,8 @@ def subject_name(certificate: bytes) -> str:
 
 
 def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
-    """The subject's alternative names of an X.509 certificate (DER), as tag and content each: 0x82 for the name of a
-    host, 0x87 for an address. Raises DerError."""
+    """Return the subject's alternative names in an X.509 certificate (DER), each as tag and content: 0x82 for
+    a host name, 0x87 for an address. Raises DerError."""
     fields = _within(certificate)
     if not fields:
         raise DerError("an empty certificate")
@@ -76,7 +76,7 @@ def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
 
 
 def name_text(name: bytes) -> str:
-    """An X.500 name (DER) as RFC 2253 writes it. Raises DerError."""
+    """Return an X.500 name (DER) as RFC 2253 writes it. Raises DerError."""
     parts = []
     for relative in _within(name):
         pairs = [_pair(name, each) for each in _elements(name, relative.start, relative.end)]
@@ -93,7 +93,7 @@ def _pair(name: bytes, element: _Element) -> str:
     keyword = _KEYWORDS.get(number)
     if keyword is None or value.tag not in _TEXTS:
         return f"{keyword or number}=#{name[value.begin : value.end].hex()}"
-    text = name[value.start : value.end].decode("utf-8", "replace")  # of BMP too, as Java does
+    text = name[value.start : value.end].decode("utf-8", "replace")  # for BMP, too, as in Java
     return f"{keyword}={_escaped(text)}"
 
 
@@ -108,7 +108,7 @@ def _escaped(text: str) -> str:
 
 
 def _within(data: bytes) -> list[_Element]:
-    """What is in the one sequence that all of it is."""
+    """Return the elements of the sequence that makes up all of `data`."""
     whole = _elements(data, 0, len(data))
     if len(whole) != 1 or whole[0].tag != _SEQUENCE:
         raise DerError("no sequence")
@@ -116,7 +116,8 @@ def _within(data: bytes) -> list[_Element]:
 
 
 def _elements(data: bytes, start: int, end: int) -> list[_Element]:
-    """Those that lie between, one behind the other. Raises DerError where they don't fill it."""
+    """Return the elements between `start` and `end`, in order. Raises DerError if they don't fill that
+    range."""
     found = []
     at = start
     while at < end:

@@ -1,4 +1,4 @@
-"""Who decides at a node, by its settings."""
+"""Choosing a node's authorizer by its settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _WRITE_TXN_MARKERS = 27
 
 
 class ClosedListeners:
-    """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
-    also be written by who may ALTER the cluster, to end a transaction that hangs. Of all else another decides."""
+    """Refuses requests between brokers on some listeners: those that need CLUSTER_ACTION, and markers. In
+    Kafka, clients that may ALTER the cluster may write markers, too, to end a hanging transaction. The other
+    authorizer decides everything else."""
 
     __slots__ = ("_closed", "denied", "other")
 
@@ -33,7 +34,7 @@ class ClosedListeners:
     def __init__(self, closed: Collection[str], other: Authorizer) -> None:
         self._closed = closed
         self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
-        """By the listener alone."""
+        """Denials by the listener alone."""
         self.other = other
 
     def allows(
@@ -46,7 +47,7 @@ class ClosedListeners:
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """By the listener first, which is logged nowhere."""
+        """Check the listener first. Its refusals aren't logged."""
         if self._refuses(context, operation):
             self.denied[operation, resource_type] += 1
             return False
@@ -78,10 +79,10 @@ class ClosedListeners:
 def authorizer_of(
     settings: tuple[Collection[str], bool] | None, closed_to_brokers: Collection[str]
 ) -> Authorizer:
-    """Who decides at a node with these listeners closed to other brokers.
+    """Return the authorizer of a node with these listeners closed to other brokers.
 
-    `settings`, where ACLs decide: the super users as `Type:name`, and whether everybody may do everything with what
-    no ACL is about.
+    `settings`, if ACLs decide, are the super users as `Type:name`, and whether everybody has all rights to
+    resources without ACLs.
     """
     authorizer: Authorizer = AllowEverything()
     if settings is not None:
@@ -93,7 +94,7 @@ def authorizer_of(
 
 
 def standard_of(authorizer: Authorizer) -> StandardAuthorizer | None:
-    """The one that decides by ACLs, where one does."""
+    """Return the authorizer that decides by ACLs, or None."""
     if isinstance(authorizer, ClosedListeners):
         authorizer = authorizer.other
     if isinstance(authorizer, AllowEverything):
@@ -104,7 +105,7 @@ def standard_of(authorizer: Authorizer) -> StandardAuthorizer | None:
 
 
 def denials_of(authorizer: Authorizer) -> Counter[tuple[Operation, ResourceType]]:
-    """How often what was denied since the start, by listeners and by ACLs."""
+    """Return how often each thing was denied since the start, by listeners and by ACLs."""
     standard = standard_of(authorizer)
     denied: Counter[tuple[Operation, ResourceType]] = Counter()
     if standard is not None:

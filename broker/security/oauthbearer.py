@@ -1,7 +1,8 @@
-"""OAUTHBEARER, server side (RFC 7628), and Kafka's unsecured tokens, which nobody has signed.
+"""OAUTHBEARER, server side (RFC 7628), and Kafka's unsecured tokens, which aren't signed.
 
 Sources: Kafka's `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse`, `OAuthBearerUnsecuredJws`,
-`OAuthBearerUnsecuredValidatorCallbackHandler`. Who asks is nobody yet: all that is read here has bounds.
+`OAuthBearerUnsecuredValidatorCallbackHandler`. The client isn't authenticated yet, so everything read here is
+bounded.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from broker.security.sasl import InvalidCredentialsError, SaslRefusal
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 MOST_TOKEN_BYTES = 64 * 1024
-"""Of one token. Kafka's bound is `sasl.server.max.receive.size` alone, half a megabyte."""
+"""The largest token. Kafka's only bound is `sasl.server.max.receive.size`, half a megabyte."""
 MOST_BRACKETS = 512
-"""Objects and arrays in a part of a token, however deep."""
+"""The most objects and arrays in a part of a token, at any depth."""
 FOR_EVER_MS = 2**63 - 1
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -32,7 +33,7 @@ _ACKNOWLEDGED = b"\x01"
 
 
 class IllegalTokenError(Exception):
-    """Nobody signs in by the token; the text says why, for the log. `scope`: what it would have needed."""
+    """The token is refused. The text says why, for the log. `scope` is the scope that it lacks."""
 
     def __init__(self, why: str, scope: str | None = None) -> None:
         super().__init__(why)
@@ -40,24 +41,25 @@ class IllegalTokenError(Exception):
 
 
 class ValidToken(NamedTuple):
-    """Whose the token is, and when it ends, in ms since 1970."""
+    """The token's user, and when it expires, in ms since 1970."""
 
     user: str
     expires_ms: int
 
 
 class TokenValidator(Protocol):
-    """What says whose a token is."""
+    """Validates tokens."""
 
     def __call__(self, token: str, now_ms: int, /) -> ValidToken:
-        """Raises IllegalTokenError."""
+        """Return the token's user. Raises IllegalTokenError."""
         ...
 
 
 class OAuthBearerMechanism:
-    """One token. A client whose token is refused acknowledges that with a byte, and is told by an error then."""
+    """Takes one token. A client whose token is refused acknowledges that with a byte, and then gets an
+    error."""
 
-    by_token = False  # of a delegation
+    by_token = False  # a delegation token
 
     def __init__(self, validate: TokenValidator, now_ms: Callable[[], int]) -> None:
         self._validate = validate
@@ -68,8 +70,8 @@ class OAuthBearerMechanism:
         self.is_complete = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """Nothing to a valid token, and to another one why it is refused, in JSON. Extensions may have any value, as
-        with Kafka's handlers."""
+        """Return nothing for a valid token, otherwise the reason for the refusal, in JSON. As with Kafka's
+        handlers, extensions may have any value."""
         if token == _ACKNOWLEDGED and self._refusal is not None:
             raise SaslRefusal(self._refusal)
         self._refusal = None
@@ -94,7 +96,7 @@ class OAuthBearerMechanism:
 
 
 def _first_message(message: bytes) -> tuple[str, str]:
-    """Whom to act as, and the token. Raises InvalidCredentialsError, with nothing of the token."""
+    """Return whom to act as, and the token. Raises InvalidCredentialsError, without any part of the token."""
     match = _FIRST.fullmatch(message.decode(errors="replace"))
     if match is None:
         raise InvalidCredentialsError("the client's first message has no format of OAUTHBEARER")
@@ -105,11 +107,11 @@ def _first_message(message: bytes) -> tuple[str, str]:
     return match["acts_as"] or "", auth["token"]
 
 
-# --- What both kinds of tokens are made of ------------------------------------------------------------------
+# --- Parsing both kinds of tokens ---------------------------------------------------------------------------
 
 
 def parts_of(token: str) -> list[str]:
-    """Header, claims, signature, as they stand there. Raises IllegalTokenError."""
+    """Split a token into header, claims and signature. Raises IllegalTokenError."""
     if len(token) > MOST_TOKEN_BYTES:
         raise IllegalTokenError(f"it has {len(token)} bytes")
     parts = token.split(".", 3)
@@ -119,7 +121,7 @@ def parts_of(token: str) -> list[str]:
 
 
 def decoded(part: str) -> str:
-    """Base64 as in URLs, without its padding. Raises IllegalTokenError."""
+    """Decode URL-safe base64 without padding. Raises IllegalTokenError."""
     if _BASE64.fullmatch(part) is None or len(part) % 4 == 1:
         raise IllegalTokenError("malformed Base64 URL encoded value")
     try:
@@ -129,7 +131,7 @@ def decoded(part: str) -> str:
 
 
 def parsed(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> dict[str, Any]:
-    """The object at its beginning. Raises IllegalTokenError; nothing of `text` stands in the error."""
+    """Parse the object at the beginning of `text`. Raises IllegalTokenError, without any part of `text`."""
     if text.count("{") + text.count("[") > MOST_BRACKETS:
         raise IllegalTokenError("there is too much in it")
     try:
@@ -148,7 +150,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def text_of_user(user: str) -> str:
-    """The same, where it can be written. Raises IllegalTokenError."""
+    """Return the user if it can be encoded. Raises IllegalTokenError."""
     try:
         user.encode()
     except UnicodeEncodeError:
@@ -157,21 +159,22 @@ def text_of_user(user: str) -> str:
 
 
 def as_float(value: float) -> float:
-    """As Java's `doubleValue`: whatever is too large is infinite."""
+    """Convert like Java's `doubleValue`: too large values become infinite."""
     try:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
 
 
-# --- Tokens that nobody has signed --------------------------------------------------------------------------
+# --- Unsigned tokens ----------------------------------------------------------------------------------------
 
 
 class UnsecuredTokens:
-    """For tests, as Kafka's: whoever reaches the listener is whom it says. Its options stand in the line of JAAS."""
+    """Unsigned tokens, for tests, as in Kafka: a client may claim to be anybody. The options are in the JAAS
+    line."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises ValueError for an option that makes no sense."""
+        """Raises ValueError for an invalid option."""
         self._principal_claim = options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub"
         self._scope_claim = options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope"
         self._required = options.get("unsecuredValidatorRequiredScope", "").split()
@@ -183,7 +186,7 @@ class UnsecuredTokens:
         self._skew_ms = int(skew)
 
     def __call__(self, token: str, now_ms: int, /) -> ValidToken:
-        """Raises IllegalTokenError."""
+        """Validate a token. Raises IllegalTokenError."""
         head, body, signature = parts_of(token)
         header, claims = parsed(decoded(head)), parsed(decoded(body))
         if header.get("alg") != "none":
@@ -194,7 +197,7 @@ class UnsecuredTokens:
         expires = _number(claims, "exp")
         if expires is None:
             raise IllegalTokenError("No expiration time in JWT")
-        user = _java_text(claims.get(self._principal_claim, []))  # a list is no text, either
+        user = _java_text(claims.get(self._principal_claim, []))  # a list has no text, either
         if user is None or not user.strip():
             raise IllegalTokenError(f"No principal name in JWT claim: {self._principal_claim}")
         issued = _number(claims, "iat")
@@ -209,7 +212,7 @@ class UnsecuredTokens:
         return ValidToken(text_of_user(user), int(min(1000 * expires + 0.5, FOR_EVER_MS)))
 
     def _scope_of(self, claims: dict[str, Any]) -> frozenset[str]:
-        """A text is one scope, with its spaces, as in Kafka."""
+        """Return the scopes. As in Kafka, a text is one scope, even with spaces."""
         value = claims.get(self._scope_claim, [])
         if isinstance(value, list):
             texts = ["" if isinstance(each, list) else _java_text(each) or str(each) for each in value]
@@ -222,7 +225,7 @@ class UnsecuredTokens:
 
 
 def _java_text(value: Any) -> str | None:
-    """What Kafka makes text of (`JsonNode.asText`): all but numbers and lists."""
+    """Return the text that Kafka makes of a value (`JsonNode.asText`): of anything but numbers and lists."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool):
@@ -231,7 +234,7 @@ def _java_text(value: Any) -> str | None:
 
 
 def _number(claims: dict[str, Any], name: str) -> float | None:
-    """Raises IllegalTokenError where it is there, and none."""
+    """Return a number, or None if there is none. Raises IllegalTokenError if the claim isn't a number."""
     if name not in claims:
         return None
     value = claims[name]

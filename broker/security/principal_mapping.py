@@ -1,7 +1,8 @@
-"""`ssl.principal.mapping.rules`: which user the owner of a certificate is, by the distinguished name that it has.
+"""`ssl.principal.mapping.rules`: which user the owner of a certificate is, by the certificate's distinguished
+name.
 
-Source: Kafka's `SslPrincipalMapper` (KIP-371), with the rules of Java's regular expressions where Python's differ. What
-Python has no word for is refused at the start, rather than taken for something else.
+Source: Kafka's `SslPrincipalMapper` (KIP-371), with the rules of Java's regular expressions where Python's
+differ. A pattern that Python can't express is refused at the start, instead of being misread.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 DEFAULT = "DEFAULT"
-_TRIMMED = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
+_TRIMMED = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 
-_ANY = r"[^\n\r\u0085\u2028\u2029]"  # what a dot stands for in Java
-_END = r"(?=(?:\r\n|[\n\r\u0085\u2028\u2029])?\Z)"  # and a dollar
+_ANY = r"[^\n\r\u0085\u2028\u2029]"  # a dot in Java
+_END = r"(?=(?:\r\n|[\n\r\u0085\u2028\u2029])?\Z)"  # a dollar in Java
 _RULE = rf"(DEFAULT)|RULE:((\\{_ANY}|[^\\/])*)/((\\{_ANY}|[^\\/])*)/([LU]?){_ANY}*?|({_ANY}*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|{_END})", re.ASCII)
 _PARSER = re.compile(_RULE, re.ASCII)
@@ -32,18 +33,19 @@ _SAME_ESCAPES = frozenset("dDwWsSbBtnrfA0123456789")
 
 
 class RuleError(ValueError):
-    """A rule that can't be, or that leads to no name."""
+    """An invalid rule, or one that doesn't yield a name."""
 
 
 class Rule(NamedTuple):
-    """`RULE:pattern/replacement/` with what becomes of its letters: "L", "U" or "". No pattern: the name as it is."""
+    """`RULE:pattern/replacement/` and the case of the result: "L", "U" or "". Without a pattern, the name
+    stays as it is."""
 
     pattern: re.Pattern[str] | None
     replacement: str
     letters: str
 
     def apply(self, name: str) -> str | None:
-        """The user; None where the rule isn't for this name. Raises RuleError."""
+        """Return the user, or None if the rule doesn't match the name. Raises RuleError."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -56,7 +58,7 @@ class Rule(NamedTuple):
 
 
 def parse_rules(text: str | None) -> tuple[Rule, ...]:
-    """Raises RuleError."""
+    """Parse the rules. Raises RuleError."""
     rules = []
     for match in _SPLITTER.finditer((DEFAULT if text is None else text).strip(_TRIMMED)):
         written = match[1]
@@ -71,11 +73,12 @@ def parse_rules(text: str | None) -> tuple[Rule, ...]:
 
 
 LONGEST_NAME = 1024
-"""Characters: a rule that looks for several parts of a name goes back and forth in it, seconds for one of 64 KB."""
+"""In characters. A rule that looks for several parts of a name backtracks; with 64 KB that takes seconds."""
 
 
 def mapped_name(rules: Sequence[Rule], name: str) -> str:
-    """The user whose certificate has this name. Raises RuleError where no rule is for it, or it is too long."""
+    """Return the user for a certificate's name. Raises RuleError if no rule matches, or if the name is too
+    long."""
     if len(name) > LONGEST_NAME:
         raise RuleError(f"its certificate's name has {len(name)} characters, more than {LONGEST_NAME}")
     for rule in rules:
@@ -85,11 +88,11 @@ def mapped_name(rules: Sequence[Rule], name: str) -> str:
     raise RuleError(f"no rule of ssl.principal.mapping.rules is for {name!r}")
 
 
-# --- replacements, as Java's `Matcher.appendReplacement` reads them ---------------------------------------------
+# --- replacements, read as by Java's `Matcher.appendReplacement` --------------------------------------------
 
 
 def _without_false_references(replacement: str, groups: int) -> str:
-    """A reference to a group that the pattern doesn't have stands for itself, where it has any group."""
+    """Escape references to groups that the pattern doesn't have, if it has any groups."""
     if not groups:
         return replacement
     value = replacement
@@ -100,7 +103,7 @@ def _without_false_references(replacement: str, groups: int) -> str:
         while number > groups and number >= 10:
             number //= 10
         if number > groups:
-            place = match.start()  # of the text as it was: Kafka doesn't count what it has put in before
+            place = match.start()  # in the original text: Kafka doesn't count its own insertions
             value = f"{value[:place]}\\{value[place:]}"
     return value
 
@@ -125,7 +128,7 @@ def _replaced(match: re.Match[str], replacement: str) -> str:
 
 
 def _group(match: re.Match[str], replacement: str, at: int) -> tuple[str, int]:
-    """What the reference at hand stands for, and where it ends."""
+    """Return the text for the reference at `at`, and where it ends."""
     if replacement.startswith("{", at):
         end = replacement.find("}", at)
         name = replacement[at + 1 : max(end, 0)]
@@ -147,7 +150,7 @@ def _group(match: re.Match[str], replacement: str, at: int) -> tuple[str, int]:
     return match[number] or "", at + used
 
 
-# --- patterns of Java's ----------------------------------------------------------------------------------------
+# --- Java's patterns ----------------------------------------------------------------------------------------
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -158,7 +161,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class _Translation:
-    """A pattern of Java's as one of Python's, in `text`. Raises RuleError for what Python's can't say."""
+    """Translates a Java pattern to a Python one, in `text`. Raises RuleError if Python can't express it."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -192,7 +195,7 @@ class _Translation:
     def _special(self) -> str:
         for same in (":", "=", "!", ">", "<=", "<!", "i)", "i:"):
             if self._takes(same):
-                if same == "i)" and self._at != 4:  # further in, Python has it for a group alone
+                if same == "i)" and self._at != 4:  # elsewhere, Python allows it only for a group
                     raise self._unknown("(?i) that isn't in front")
                 return f"(?{same}"
         if self._takes("<"):
@@ -238,7 +241,7 @@ class _Translation:
                 raise self._unknown("a class within a class")
             if character == "-" and self._pattern.startswith("-", self._at):
                 raise self._unknown("-- within a class")
-            if character in "|~&":  # two of them may once mean something to Python
+            if character in "|~&":  # Python reserves these, doubled, for later use
                 character = f"\\{character}"
             elif character == "\\":
                 character = self._escape(in_class=True)

@@ -1,9 +1,10 @@
-"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802). OAUTHBEARER has its own file.
+"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802). OAUTHBEARER has its
+own file.
 
-A mechanism is asked with each of a client's tokens, and says what to answer, until it `is_complete` and its `user` is
-known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time.
-PLAIN tells nobody whether it was the user or the password; by SCRAM a user that isn't known gets no challenge, as in
-Kafka.
+A mechanism gets each of a client's tokens and returns the answer, until it `is_complete` and its `user` is
+known. Secrets are compared in constant time. PLAIN doesn't reveal whether the user or the password was wrong.
+With SCRAM, an unknown user gets no challenge, as in Kafka. Sources: Kafka's `PlainSaslServer`,
+`ScramSaslServer`, `ScramMessages`.
 """
 
 from __future__ import annotations
@@ -18,37 +19,39 @@ from typing import NamedTuple, Protocol
 
 PLAIN = "PLAIN"
 SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""By name the codes of the metadata's records (`ScramMechanism`)."""
+"""The codes in the metadata's records (`ScramMechanism`), by name."""
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 
 
-class SaslRefusal(Exception):  # noqa: N818 - it says what the client is told
-    """The client is told just this (Kafka: `SaslAuthenticationException`)."""
+class SaslRefusal(Exception):  # noqa: N818 - its text goes to the client
+    """A refusal whose text goes to the client (Kafka: `SaslAuthenticationException`)."""
 
 
 class InvalidCredentialsError(Exception):
-    """The client is told only that its credentials are invalid; why, stands in the log (Java's `SaslException`)."""
+    """A refusal that tells the client only that its credentials are invalid. The log says why (Java's
+    `SaslException`)."""
 
 
 class Mechanism(Protocol):
-    """One client's conversation."""
+    """The conversation with one client."""
 
     user: str
-    """Who it is, once that is complete."""
+    """The user, once the conversation is complete."""
     is_complete: bool
     expires_ms: int | None
-    """Until when what it has signed in by is good (ms since 1970); None where that has no end."""
+    """When its credentials expire (ms since 1970). None if they don't."""
     by_token: bool
-    """Whether that is a delegation token."""
+    """True if it uses a delegation token."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """What is answered to the token. Raises SaslRefusal, InvalidCredentialsError: the conversation is over."""
+        """Return the answer to a token. Raises SaslRefusal, InvalidCredentialsError: then the conversation is
+        over."""
         ...
 
 
 class PlainMechanism:
-    """One token, which has the password."""
+    """Takes one token, which includes the password."""
 
     expires_ms: int | None = None
     by_token = False
@@ -59,7 +62,7 @@ class PlainMechanism:
         self.is_complete = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """`[whom to act as] NUL user NUL password`, in UTF-8."""
+        """Handle `[whom to act as] NUL user NUL password`, in UTF-8."""
         parts = token.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
             raise SaslRefusal(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -69,7 +72,7 @@ class PlainMechanism:
         if not password:
             raise SaslRefusal("Authentication failed: password not specified")
         expected = self._passwords.get(user)
-        # also of a user that isn't known, so that it takes as long
+        # also for an unknown user, so that it takes as long
         is_right = hmac.compare_digest(password.encode(), (expected or "\0").encode())
         if expected is None or not is_right:
             raise SaslRefusal("Authentication failed: Invalid username or password")
@@ -83,7 +86,7 @@ class PlainMechanism:
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a password."""
+    """The stored form of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -92,7 +95,7 @@ class ScramCredential(NamedTuple):
 
 
 class TokenCredential(NamedTuple):
-    """Of a delegation token: its owner's name, until when it is good (ms since 1970), and what is known of its
+    """A delegation token: its owner's name, when it expires (ms since 1970), and the stored form of its
     secret."""
 
     owner: str
@@ -116,9 +119,9 @@ HASHES = {1: "sha256", 2: "sha512"}
 """By the mechanism's code."""
 MIN_ITERATIONS = 4096
 LONGEST_MESSAGE = 8192
-"""Bytes of a client's message: one as long as a frame may be takes a quarter of a second to read."""
+"""In bytes. A message as long as a frame may be would take a quarter of a second to read."""
 _TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension
-"""The extension of a client whose name is a token's id, and whose password its secret."""
+"""The extension of clients whose name is a token's id and whose password is its secret."""
 
 
 def _no_token(code: int, token_id: str) -> None:
@@ -126,13 +129,14 @@ def _no_token(code: int, token_id: str) -> None:
 
 
 def _is_of_token(extensions: str) -> bool:
-    """`,name=value,...`; of a name that comes twice the last one counts, and any case of true is true."""
+    """Check the extensions `,name=value,...`. If a name comes twice, the last one counts. "true" may have any
+    case."""
     told = dict(each.split("=", 1) for each in extensions.split(",") if each)
     return told.get(_TOKEN_AUTH, "").lower() == "true"
 
 
 class ScramMechanism:
-    """Two tokens: who it is, and the proof that it knows the password."""
+    """Takes two tokens: the user's name, and the proof that the client knows the password."""
 
     def __init__(
         self,
@@ -141,7 +145,8 @@ class ScramMechanism:
         nonce: Callable[[], str],
         find_token: Callable[[int, str], TokenCredential | None] = _no_token,
     ) -> None:
-        """`find` a user's credential for the mechanism of that code, `find_token` a delegation token's by its id."""
+        """`find` returns a user's credential for the mechanism's code, `find_token` that of a delegation
+        token by its id."""
         self._code = code
         self._find = find
         self._find_token = find_token
@@ -154,7 +159,7 @@ class ScramMechanism:
         self.by_token = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """The challenge, and then the server's own proof."""
+        """Return the challenge, and then the server's own proof."""
         if len(token) > LONGEST_MESSAGE:
             raise InvalidCredentialsError(f"a message of {len(token)} bytes is no client's of SCRAM")
         text = token.decode(errors="replace")
@@ -218,7 +223,7 @@ class ScramMechanism:
         return b"v=" + base64.b64encode(server_signature)
 
 
-# --- What a line of JAAS says -------------------------------------------------------------------------------
+# --- JAAS lines ---------------------------------------------------------------------------------------------
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -226,12 +231,14 @@ _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^\s=;"]+|=|;)')
 
 
 class JaasError(ValueError):
-    """A line that isn't one."""
+    """An invalid JAAS line."""
 
 
 def jaas_options(line: str) -> tuple[str, dict[str, str]]:
-    """The login module's class, and its options, of `class required name="value" ...;`. Raises JaasError, which has
-    nothing of the line: there are passwords in it."""
+    """Return the login module's class and its options from `class required name="value" ...;`.
+
+    Raises JaasError, without any part of the line, since it has passwords.
+    """
     tokens: list[str] = []
     position = 0
     while position < len(line.rstrip()):
@@ -255,5 +262,5 @@ def _unquoted(text: str) -> str:
 
 
 def passwords_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Who may sign in by PLAIN: `user_<name>="password"`."""
+    """The users of PLAIN and their passwords: `user_<name>="password"`."""
     return {name.removeprefix("user_"): value for name, value in options.items() if name.startswith("user_")}

@@ -1,7 +1,8 @@
-"""SASL mechanisms, the side of who signs in: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
+"""SASL mechanisms, client side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
 
-A node signs in at others so, by what its listener's line of JAAS says. A conversation gives the `first` token, and is
-asked with each answer what to send next. Sources: `ScramSaslClient`, `ScramFormatter`, the JDK's `PlainClient`.
+A node signs in at others with these, by the JAAS line of its listener. A conversation returns the `first`
+token, and for each answer the next one. Sources: `ScramSaslClient`, `ScramFormatter`, the JDK's
+`PlainClient`.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from typing import Protocol
 from broker.security.sasl import HASHES, MIN_ITERATIONS, PLAIN, PLAIN_MODULE, SCRAM, SCRAM_MODULE
 
 MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
-"""By mechanism the login module that has its credentials."""
+"""By mechanism: the login module with its credentials."""
 
 MOST_ITERATIONS = 16_384
-"""Of the hash, as the other node may ask for: Kafka's credentials have no more."""
+"""The most iterations of the hash that the other node may ask for. Kafka's credentials have no more."""
 
 _CHALLENGE = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([a-zA-Z0-9/+=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
 
 
 class UntrustedServerError(Exception):
-    """The other node doesn't keep to the mechanism, or doesn't know the password: it isn't who it should be."""
+    """The other node violates the mechanism, or doesn't know the password, so it isn't who it should be."""
 
 
 class ClientConversation(Protocol):
     """One sign-in."""
 
     def first(self) -> bytes:
-        """The first token."""
+        """Return the first token."""
         ...
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """The next token; None where there is nothing to say any more. Raises UntrustedServerError."""
+        """Return the next token, or None if there is none. Raises UntrustedServerError."""
         ...
 
 
 class Credentials:
-    """Of one user, by one mechanism. Nothing of the password is shown."""
+    """One user's credentials for one mechanism. They never show the password."""
 
     __slots__ = ("_password", "_salted", "mechanism", "user")
 
@@ -53,13 +54,13 @@ class Credentials:
         self._salted: tuple[bytes, int, bytes] | None = None  # the last one, with salt and iterations
 
     def begin(self, nonce: Callable[[], str]) -> ClientConversation:
-        """`nonce` draws one."""
+        """Begin a conversation. `nonce` draws a nonce."""
         if self.mechanism == PLAIN:
             return _Plain(self.user, self._password)
         return _Scram(self, HASHES[SCRAM[self.mechanism]], nonce())
 
     def salted(self, digest: str, salt: bytes, iterations: int) -> bytes:
-        """The salted password. It is kept: each of a node's connections asks for the same one."""
+        """Return the salted password. It is kept, because all connections of a node ask for the same one."""
         known = self._salted
         if known is None or known[:2] != (salt, iterations):
             salted = hashlib.pbkdf2_hmac(digest, self._password.encode(), salt, iterations)

@@ -1,8 +1,8 @@
-"""Tokens that somebody has signed (JWT, RFC 7519), and the keys that verify them (JWKS), from an URL or a file.
+"""Signed tokens (JWT, RFC 7519), and the keys that verify them (JWKS), from a URL or a file.
 
-Signatures are verified by `joserfc`, of the extra `security`; nothing else imports it. Sources: Kafka's
-`BrokerJwtValidator`, `ClaimValidationUtils`, `RefreshingHttpsJwks`, `JwksFileVerificationKeyResolver`, and what jose4j
-does for them.
+`joserfc`, of the extra `security`, verifies signatures; no other file imports it. Sources: Kafka's
+`BrokerJwtValidator`, `ClaimValidationUtils`, `RefreshingHttpsJwks`, `JwksFileVerificationKeyResolver`, and
+what jose4j does for them.
 """
 
 from __future__ import annotations
@@ -40,32 +40,31 @@ ALGORITHMS = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", None),
 }
-"""By name the kind of key, and its curve. None by a secret that both sides know (HS256): keys that are published are
-no secret."""
+"""By name: the kind of key and its curve. None uses a shared secret (HS256): published keys aren't secret."""
 RSA_BITS = range(2048, 8193)
 
 MOST_KEYS = 64
 MOST_JWKS_BYTES = 256 * 1024
 LONGEST_FETCH_S = 10.0
-"""To the last byte, where these come by and by; each wait for the network is as long at most."""
+"""The limit for the last byte, even if bytes keep coming. Each wait for the network has the same limit."""
 _CHUNK_BYTES = 16 * 1024
 
 MOST_MISSING_KEYS = 16
 LONGEST_KEY_ID = 1000
 MISSING_KEY_MS = 60_000
 MIN_BETWEEN_REFRESHES_MS = 1_000
-"""Whatever ids of keys a client makes up, the keys aren't fetched more often."""
+"""Whatever key ids clients make up, the keys aren't fetched more often."""
 
 
 class JwksError(Exception):
-    """The keys can't be had; the text says why."""
+    """The keys aren't available. The text says why."""
 
 
 # --- Keys ---------------------------------------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
-    """One that verifies."""
+    """A key that verifies signatures."""
 
     kind: str
     curve: str | None
@@ -75,7 +74,8 @@ class _Key(NamedTuple):
 
 
 def keys_of(text: bytes) -> tuple[_Key, ...]:
-    """Those of a JWKS (RFC 7517) that can verify signatures; others are passed over. Raises JwksError."""
+    """Return the keys in a JWKS (RFC 7517) that can verify signatures, and ignore others. Raises
+    JwksError."""
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key
 
@@ -105,7 +105,7 @@ def keys_of(text: bytes) -> tuple[_Key, ...]:
 
 
 def chosen(keys: tuple[_Key, ...], header: dict[str, Any]) -> Any:
-    """The key for what stands in a token's header; None where there is none (jose4j's `VerificationJwkSelector`)."""
+    """Return the key for a token's header, or None (jose4j's `VerificationJwkSelector`)."""
     kind, curve = ALGORITHMS[header["alg"]]
     fitting = [each for each in keys if each.kind == kind]
     if header.get("kid") is not None:
@@ -118,19 +118,19 @@ def chosen(keys: tuple[_Key, ...], header: dict[str, Any]) -> Any:
 
 
 class Keys(Protocol):
-    """Where keys are."""
+    """A source of keys."""
 
     def now(self) -> tuple[_Key, ...]:
-        """Those known. Raises JwksError."""
+        """Return the known keys. Raises JwksError."""
         ...
 
     def missing(self, key_id: object, now_ms: int) -> None:
-        """A token was signed by a key that isn't among them."""
+        """Note that a token was signed with an unknown key."""
         ...
 
 
 class FileKeys:
-    """In a file, read again when it has changed."""
+    """Keys in a file, which is read again when it has changed."""
 
     def __init__(self, path: str) -> None:
         """Raises JwksError."""
@@ -140,7 +140,8 @@ class FileKeys:
         self.now()
 
     def now(self) -> tuple[_Key, ...]:
-        """Those in it. Raises JwksError, so that nobody signs in by keys that have been taken away."""
+        """Return the keys in the file. Raises JwksError, so that nobody signs in with keys that were
+        removed."""
         try:
             status = os.stat(self._path)
             changed = (status.st_mtime_ns, status.st_size)
@@ -152,15 +153,16 @@ class FileKeys:
                 self._keys = keys_of(text)
                 self._changed = changed
         except OSError as error:
-            raise JwksError(f"{self._path} can't be read: {error.strerror}") from None
+            raise JwksError(f"can't read {self._path}: {error.strerror}") from None
         return self._keys
 
     def missing(self, key_id: object, now_ms: int) -> None:
-        """It is what the file says."""
+        """Do nothing: the file has all keys."""
 
 
 class FetchedKeys:
-    """Of an URL: fetched by a thread every so often, and when a token names a key that isn't known (KIP-768)."""
+    """Keys from a URL. A thread fetches them periodically, and when a token names an unknown key
+    (KIP-768)."""
 
     def __init__(
         self,
@@ -171,8 +173,8 @@ class FetchedKeys:
         in_thread: Callable[[Callable[[], None]], None],
         sleep: Callable[[float], None],
     ) -> None:
-        """`fetch` raises JwksError. One thread at a time: `in_thread` starts it. Waits for the first fetch, and raises
-        JwksError where that does: without keys nobody could sign in."""
+        """`fetch` raises JwksError. `in_thread` starts a thread, one at a time. The constructor waits for the
+        first fetch, and raises JwksError if that fails: without keys nobody could sign in."""
         self._fetch = fetch
         self._sleep = sleep
         self._backoff = backoff_ms, backoff_max_ms
@@ -183,17 +185,17 @@ class FetchedKeys:
         self._keys = self._tried()
 
     def now(self) -> tuple[_Key, ...]:
-        """Those of the last fetch that succeeded."""
+        """Return the keys of the last successful fetch."""
         return self._keys
 
     def refresh(self) -> None:
-        """Fetch them anew, unless that is being done."""
+        """Fetch the keys again, unless that is in progress."""
         if not self._is_fetching:
             self._is_fetching = True
             self._in_thread(self._fetch_again)
 
     def missing(self, key_id: object, now_ms: int) -> None:
-        """They are fetched, for one id once a minute, for all once a second."""
+        """Fetch the keys: for one id once a minute, for all ids once a second."""
         if not isinstance(key_id, str) or len(key_id) > LONGEST_KEY_ID:
             return
         if now_ms < self._missing.get(key_id, now_ms):
@@ -208,16 +210,16 @@ class FetchedKeys:
         self.refresh()
 
     def _fetch_again(self) -> None:
-        """In the thread."""
+        """Fetch the keys in the thread."""
         try:
             self._keys = self._tried()
         except JwksError as error:
-            log.warning("the keys that verify tokens can't be fetched, and stay as they were: %s", error)
+            log.warning("can't fetch the keys that verify tokens, keeping the old ones: %s", error)
         finally:
             self._is_fetching = False
 
     def _tried(self) -> tuple[_Key, ...]:
-        """What fails is tried again for as long as the settings say. Raises JwksError, the last one."""
+        """Fetch the keys, and try again for as long as the settings say. Raises the last JwksError."""
         wait_ms, longest_ms = self._backoff
         left_ms = longest_ms
         while True:
@@ -232,13 +234,11 @@ class FetchedKeys:
 
 
 def fetched(url: str, monotonic_s: Callable[[], float]) -> bytes:
-    """What stands at a URL of http or https. No redirection is followed, no proxy asked. Raises JwksError."""
+    """Fetch an http or https URL, without following redirects or using proxies. Raises JwksError."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     ends_s = monotonic_s() + LONGEST_FETCH_S
-    place = (
-        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # what else it has may be secret
-    )
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # the rest may be secret
     try:
         connection = kind(parts.hostname or "", parts.port, timeout=LONGEST_FETCH_S)
         try:
@@ -252,7 +252,7 @@ def fetched(url: str, monotonic_s: Callable[[], float]) -> bytes:
             connection.close()
     except OSError as error:
         raise JwksError(f"{place} can't be fetched: {type(error).__name__}: {error}") from None
-    except (http.client.HTTPException, ValueError) as error:  # whose text may have the whole URL in it
+    except (http.client.HTTPException, ValueError) as error:  # the text may have the whole URL
         raise JwksError(f"{place} can't be fetched: {type(error).__name__}") from None
 
 
@@ -270,7 +270,7 @@ def _read(answer: http.client.HTTPResponse, place: str, is_late: Callable[[], bo
 
 
 def file_of(url: str) -> str:
-    """The path in a URL of the kind `file:`."""
+    """Return the path in a `file:` URL."""
     return unquote(urlsplit(url).path)
 
 
@@ -278,7 +278,7 @@ def file_of(url: str) -> str:
 
 
 class SignedTokenSettings(NamedTuple):
-    """Of one listener: what a token has to say. Without audiences, or an issuer, those aren't looked at."""
+    """A listener's requirements for tokens. Without audiences or an issuer, those aren't checked."""
 
     audiences: frozenset[str]
     issuer: str | None
@@ -288,7 +288,7 @@ class SignedTokenSettings(NamedTuple):
 
 
 class SignedTokens:
-    """It verifies them."""
+    """Verifies signed tokens."""
 
     def __init__(self, settings: SignedTokenSettings, keys: Keys) -> None:
         self._settings = settings
@@ -296,7 +296,7 @@ class SignedTokens:
         self._registry = _registry()
 
     def __call__(self, token: str, now_ms: int, /) -> ValidToken:
-        """Raises IllegalTokenError."""
+        """Verify a token. Raises IllegalTokenError."""
         head, body, signature = parts_of(token)
         if not signature:
             raise IllegalTokenError("it isn't signed")
@@ -321,14 +321,14 @@ class SignedTokens:
         from joserfc.jws import deserialize_compact
 
         try:
-            with warnings.catch_warnings():  # EdDSA's name is for two curves, and out of fashion
+            with warnings.catch_warnings():  # EdDSA stands for two curves, and is out of fashion
                 warnings.simplefilter("ignore", SecurityWarning)
                 deserialize_compact(token, key, [algorithm], self._registry)
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise IllegalTokenError(f"its signature isn't right: {type(error).__name__}") from None
 
     def _check_who(self, claims: dict[str, Any]) -> None:
-        """Whom it is for, and who has made it."""
+        """Check whom the token is for, and who issued it."""
         for name in ("iss", "sub", "jti"):
             if name in claims and not isinstance(claims[name], str | None):
                 raise IllegalTokenError(f"{name} is no text")
@@ -342,7 +342,7 @@ class SignedTokens:
             raise IllegalTokenError("it is of another issuer")
 
     def _valid(self, claims: dict[str, Any], now_ms: int) -> ValidToken:
-        """When it is valid, and whose it is."""
+        """Check when the token is valid. Return its user."""
         expires, issued, not_before = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
         if expires is None or issued is None:
             raise IllegalTokenError("exp and iat have to be there")
@@ -362,7 +362,8 @@ class SignedTokens:
         return ValidToken(text_of_user(user.strip()), min(expires * 1000, FOR_EVER_MS))
 
     def _check_scope(self, value: object) -> None:
-        """It may be missing. Else it is one text or several, none empty, none twice."""
+        """Check the scope. It may be missing. Otherwise it is one text or several, none of them empty or
+        repeated."""
         texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         if not all(isinstance(each, str) and each.strip() for each in texts):
             raise IllegalTokenError("its scope is no text")
@@ -371,7 +372,7 @@ class SignedTokens:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError for what stands there twice: it could be read in two ways."""
+    """Raises ValueError if a name is repeated: the token would be ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands there twice")
@@ -379,7 +380,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _seconds(claims: dict[str, Any], name: str) -> int | None:
-    """Raises IllegalTokenError where it is there, and no number."""
+    """Return a number, or None if there is none. Raises IllegalTokenError if it isn't a number."""
     value = claims.get(name)
     if value is None:
         return None
@@ -389,7 +390,7 @@ def _seconds(claims: dict[str, Any], name: str) -> int | None:
 
 
 def _registry() -> JWSRegistry:
-    """joserfc's own bounds are shorter than tokens may be."""
+    """Raise joserfc's limits: tokens may be longer."""
     from joserfc.jws import JWSRegistry
 
     registry = JWSRegistry(algorithms=[*ALGORITHMS], strict_check_header=False)

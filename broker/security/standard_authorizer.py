@@ -1,11 +1,11 @@
-"""Who may do what by the ACLs of the metadata log, decided as Kafka's `StandardAuthorizer` decides.
+"""Authorization by the ACLs in the metadata log, as in Kafka's `StandardAuthorizer`.
 
-A super user may do everything. For all others an ACL that denies goes before any that allows. What no ACL allows is
-denied, unless no ACL is about the resource at all and `allow.everyone.if.no.acl.found` is set. READ, WRITE, DELETE and
-ALTER imply DESCRIBE where they are allowed, ALTER_CONFIGS implies DESCRIBE_CONFIGS; where they are denied they imply
-nothing.
+A super user may do everything. For all others, ACLs that deny take precedence over ACLs that allow. What no
+ACL allows is denied, unless the resource has no ACLs at all and `allow.everyone.if.no.acl.found` is set. If
+READ, WRITE, DELETE or ALTER are allowed, so is DESCRIBE. If ALTER_CONFIGS is allowed, so is DESCRIBE_CONFIGS.
+Denying them implies nothing.
 
-Each decision goes to the log of decisions, with the rule that it is based on: denials at INFO, all at DEBUG.
+The audit log gets each decision with the rule behind it: denials at INFO, all at DEBUG.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _IMPLY = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
 }
-"""By operation those of which the permission is enough."""
+"""By operation: those whose permission is enough for it."""
 
 SUPER_USER, DEFAULT_ALLOW, DEFAULT_DENY = "SuperUser", "DefaultAllow", "DefaultDeny"
 
 Rule: TypeAlias = Acl | str
-"""What a decision is based on."""
+"""The rule behind a decision."""
 
 Heard: TypeAlias = Callable[[AuthorizableRequest, Operation, ResourceType, str, Rule], None]
-"""Who asked for what, and the rule by which it was denied."""
+"""Called with who asked for what, and the rule that denied it."""
 
 RESOURCE_NAMES = {
     ResourceType.TOPIC: "Topic",
@@ -63,32 +63,32 @@ RESOURCE_NAMES = {
 }
 
 
-# --- The ACLs, by what a decision asks for ------------------------------------------------------------------
+# --- The ACLs, indexed for decisions ------------------------------------------------------------------------
 
 
 def _order(acl: Acl) -> tuple[int, str, str, int]:
-    """Of those of one pattern (`StandardAcl.compareTo`)."""
+    """The order of ACLs with the same pattern (`StandardAcl.compareTo`)."""
     return acl.operation, acl.principal, acl.host, acl.permission_type
 
 
 _Pattern: TypeAlias = tuple[int, int, str]
-"""Type of the resource, type of the pattern, name."""
+"""Resource type, pattern type, name."""
 
 
 class AclIndex:
-    """ACLs by pattern and principal, so that a decision looks at few, however many there are."""
+    """ACLs by pattern and principal, so that a decision looks at few of them, however many there are."""
 
     __slots__ = ("_by_pattern", "_by_principal", "_prefixes")
 
     def __init__(self) -> None:
         self._by_pattern: dict[_Pattern, dict[str, list[Acl]]] = {}
         self._by_principal: dict[tuple[int, str], dict[_Pattern, list[Acl]]] = {}
-        """The same lists, by type of resource and principal."""
+        """The same lists, by resource type and principal."""
         self._prefixes: dict[int, dict[int, int]] = {}
-        """By type of resource how many patterns have a prefix of how many characters."""
+        """By resource type: prefix length → how many patterns have it."""
 
     def add(self, acl: Acl) -> None:
-        """One that isn't there yet."""
+        """Add an ACL that isn't there yet."""
         pattern = acl.resource_type, acl.pattern_type, acl.resource_name
         if pattern not in self._by_pattern:
             self._by_pattern[pattern] = {}
@@ -101,7 +101,7 @@ class AclIndex:
         insort(held, acl, key=_order)
 
     def remove(self, acl: Acl) -> None:
-        """One that is there."""
+        """Remove an ACL that is there."""
         pattern = acl.resource_type, acl.pattern_type, acl.resource_name
         by_principal = self._by_pattern[pattern]
         held = by_principal[acl.principal]
@@ -117,7 +117,7 @@ class AclIndex:
             self._count_prefix(acl, -1)
 
     def holds(self, acl: Acl) -> bool:
-        """Whether it is there."""
+        """True if the ACL is there."""
         pattern = acl.resource_type, acl.pattern_type, acl.resource_name
         return acl in self._by_pattern.get(pattern, {}).get(acl.principal, ())
 
@@ -132,7 +132,7 @@ class AclIndex:
         self._prefixes[acl.resource_type] = dict(sorted(lengths.items(), reverse=True))
 
     def of_resource(self, resource_type: int, name: str) -> Iterator[dict[str, list[Acl]]]:
-        """Of each pattern that is about the resource its ACLs by principal: the nearest pattern first."""
+        """Return the ACLs, by principal, of each pattern that matches the resource, nearest pattern first."""
         find = self._by_pattern.get
         if (found := find((resource_type, LITERAL, name))) is not None:
             yield found
@@ -143,7 +143,7 @@ class AclIndex:
             yield found
 
     def of_principals(self, resource_type: int, *principals: str) -> Iterator[Acl]:
-        """All those about resources of the type that are for one of these principals."""
+        """Return all ACLs for resources of the type that name one of these principals."""
         for principal in principals:
             for held in self._by_principal.get((resource_type, principal), {}).values():
                 yield from held
@@ -152,36 +152,36 @@ class AclIndex:
 # --- Decisions ----------------------------------------------------------------------------------------------
 
 MOST_REMEMBERED = 10_000
-"""Decisions that allow, by who asks for what: they are looked up from then on, until an ACL changes."""
+"""How many allowing decisions to remember. They are looked up until an ACL changes."""
 LONGEST_REMEMBERED = 249
-"""Characters of the resource's name: a client may make others as long as it likes."""
+"""The longest resource name to remember, in characters: clients may send names of any length."""
 
 
 class StandardAuthorizer:
-    """Decides by the ACLs that it was told of (`follow`), and by the settings."""
+    """Decides by the ACLs that it follows (`follow`), and by the settings."""
 
     __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "denied", "heard", "super_users")
 
     allows_everything = False
 
     def __init__(self, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
-        """`super_users` as `Type:name`."""
+        """`super_users` have the form `Type:name`."""
         self.super_users = frozenset(super_users)
         self._without_acl = DEFAULT_ALLOW if allow_if_no_acl else DEFAULT_DENY
         self._acls = AclIndex()
         self._allowed: set[tuple[Principal, str, int, int, str]] = set()
         self._by_type: dict[tuple[Principal, str, int, int], bool] = {}
         self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
-        """How often what was denied, of that which the log of decisions is told."""
+        """How often each thing was denied, as far as the audit log gets it."""
         self.heard: Heard | None = None
-        """Whoever wants to hear of each denial that is logged, whether the log takes it or not."""
+        """Called for each denial for the audit log, whether or not that writes it."""
 
     def holds(self, acl: Acl) -> bool:
-        """Whether it is decided by this one, among others."""
+        """True if this ACL is among those in force."""
         return self._acls.holds(acl)
 
     async def follow(self, kept: KeptRecords) -> None:
-        """The ACLs may have changed. Those that were known hold until all are there."""
+        """Follow changes of the ACLs. The old ones stay in force until all new ones are there."""
         changes = kept.take_acl_changes()
         if changes is None:
             acls = AclIndex()
@@ -212,8 +212,8 @@ class StandardAuthorizer:
         log_denied: bool = True,
         count: int = 1,
     ) -> bool:
-        """Whether a rule allows it, which is logged with the decision; `count` is what that line has for how often the
-        request names the resource."""
+        """Decide, and log the decision with its rule. `count`, for the log line, is how often the request
+        names the resource."""
         principal, host = context.principal, context.peer_host
         asked = principal, host, operation, resource_type, name
         if asked in self._allowed and not audit.isEnabledFor(logging.DEBUG):
@@ -241,7 +241,8 @@ class StandardAuthorizer:
     def _rule(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> Rule:
-        """What decides: the first ACL that denies, or else the last that allows, from the nearest pattern on."""
+        """Return the deciding rule, starting from the nearest pattern: the first ACL that denies, otherwise
+        the last that allows."""
         who = str(principal)
         if who in self.super_users:
             return SUPER_USER
@@ -268,9 +269,9 @@ class StandardAuthorizer:
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether a rule allows it with all resources, or an ACL with one that no other ACL denies."""
+        """Return True if a rule allows it for all resources, or an ACL for one that no other ACL denies."""
         if self.allows(context, operation, resource_type, "hardcode", log_denied=False, count=0):
-            return True  # a super user, or somebody who may with all
+            return True  # a super user, or a right to all resources
         asked = context.principal, context.peer_host, operation, resource_type
         found = self._by_type.get(asked)
         if found is None:
@@ -283,8 +284,8 @@ class StandardAuthorizer:
         return found
 
     def _allows_some(self, who: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether an ACL allows a name, or a prefix, that no other denies. No operation is implied here (Kafka:
-        `Authorizer.authorizeByResourceType`)."""
+        """Return True if an ACL allows a name or a prefix that no other ACL denies. Here no operation implies
+        another (Kafka: `Authorizer.authorizeByResourceType`)."""
         denied: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
         allowed: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
         for acl in self._acls.of_principals(resource_type, who, WILDCARD_PRINCIPAL):
@@ -320,7 +321,7 @@ def audit_text(
     rule: Rule,
     count: int,
 ) -> str:
-    """A line of the log of decisions, as Kafka's (`StandardAuthorizerData.buildAuditMessage`)."""
+    """Return a line of the audit log, as Kafka writes it (`StandardAuthorizerData.buildAuditMessage`)."""
     api = APIS.get(context.api_key)
     return (
         f"Principal = {context.principal} is {'Allowed' if _allows(rule) else 'Denied'} "

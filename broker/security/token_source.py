@@ -1,4 +1,4 @@
-"""What validates the tokens of one listener, from its settings, and when keys are fetched anew."""
+"""Validating the tokens of one listener by its settings, and fetching keys periodically."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Protocol
 from broker.environment.threads import hold_thread, in_thread_of_its_own
 from broker.security.oauthbearer import TokenValidator, UnsecuredTokens
 
-JWKS_FAILED = "the keys that verify tokens at listener {} can't be had: {}"
+JWKS_FAILED = "the keys that verify tokens at listener {} aren't available: {}"
 
 
 class TokenSourceError(Exception):
-    """A listener can't validate tokens; the text says why."""
+    """A listener can't validate tokens. The text says why."""
 
 
 class Wanted(Protocol):
-    """What the settings say, as far as it is used here (`broker.config.broker_config.TokenConfig`)."""
+    """The settings that are used here (`broker.config.broker_config.TokenConfig`)."""
 
     @property
     def options(self) -> Mapping[str, str]: ...
@@ -43,16 +43,16 @@ class Wanted(Protocol):
 
 
 class Timers(Protocol):
-    """The node's, as far as they are used here."""
+    """The node's timers, as far as they are used here."""
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None: ...
 
 
 class TokenSource:
-    """Of one listener."""
+    """Validates the tokens of one listener."""
 
     def __init__(self, validate: TokenValidator, refresh: Callable[[], None] | None, refresh_ms: int) -> None:
-        """`refresh` fetches the keys anew, where they are fetched."""
+        """`refresh` fetches the keys again. None if they aren't fetched."""
         self._validate = validate
         self._refresh = refresh
         self._refresh_ms = refresh_ms
@@ -61,7 +61,7 @@ class TokenSource:
     async def opened(
         cls, listener_name: str, wanted: Wanted, monotonic_s: Callable[[], float]
     ) -> TokenSource:
-        """Once the keys are here, which a thread fetches. Raises TokenSourceError."""
+        """Return a source once a thread has fetched the keys. Raises TokenSourceError."""
         if wanted.jwks_url is None:
             return cls(UnsecuredTokens(wanted.options), None, 0)
         try:
@@ -94,7 +94,7 @@ class TokenSource:
         return cls(signed_tokens.SignedTokens(settings, keys), keys.refresh, wanted.refresh_ms)
 
     def validating(self, timers: Timers) -> TokenValidator:
-        """What validates them. From now on keys are fetched every so often."""
+        """Return the validator. From now on, keys are fetched periodically."""
         if self._refresh is not None:
             self._again(timers)
         return self._validate

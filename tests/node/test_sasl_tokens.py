@@ -184,7 +184,7 @@ def test_the_nearest_name_of_a_setting_counts(tmp_path: Path) -> None:
 
 async def test_without_keys_there_is_no_start(tmp_path: Path) -> None:
     pytest.importorskip("joserfc", reason="needs joserfc, of the extra `security`")
-    with pytest.raises(StartError, match=r"SASL_PLAINTEXT can't be had: .* can't be read"):
+    with pytest.raises(StartError, match=r"SASL_PLAINTEXT aren't available: can't read .*"):
         await started(tmp_path, *SETTINGS, HANDLER, AUDIENCE, ISSUER, f"{URL}file:{tmp_path}/none")
 
 
