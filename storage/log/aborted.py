@@ -1,12 +1,13 @@
-"""Whether what a transaction index says is true: a record that was found in its file is held against the batches before
-a reader goes by it for the first time.
+"""Checking a transaction index against the batches: each record of the file is proven before a reader first
+uses it.
 
-Kafka's format has no checksum, and Kafka believes it: a bit that a disk has flipped gives a reader of committed records
-what was aborted, or keeps from it what was committed. What a record says stands in the log, too: where it ends the
-marker of an abort of that producer, where it began that producer's first batch of the transaction. (Compaction takes
-such a batch away, and leaves a gap; never the marker of a record.) An index with a record that isn't true is made anew
-from its segment, some of it with each read that would go by it: none of these is given anything before it is. What is
-*missing* nobody sees here: an examination does, which reads the whole log.
+Kafka's format has no checksum, and Kafka trusts the file. If a disk flips a bit, a reader of committed
+records gets aborted records, or misses committed ones. But the log has the same information: where a record
+says that the transaction ends, there is the marker of that producer's abort; where it says that it began,
+there is the producer's first batch of the transaction. (Compaction removes such a batch, and leaves a gap,
+but never the marker.) If a record is wrong, the index is rebuilt from its segment, in parts, by the reads
+that need it. These get nothing before that is done. This doesn't notice a *missing* record. An examination
+does, as it reads the whole log.
 """
 
 import logging
@@ -32,25 +33,27 @@ from storage.producer_state import ProducerStates
 logger = logging.getLogger(__name__)
 
 MOST_PROVEN_AT_ONCE = 250
-"""Records of one index that one read looks up, and markers in what it gives, while some are unproven."""
+"""The most records of one index that one read looks up, and markers in its result, while some are unproven."""
 MOST_REMADE_AT_ONCE = 300
-"""Batches that one read looks at for an index that is made anew."""
+"""The most batches that one read looks at to rebuild an index."""
 _BEFORE_BYTES = 4096
-"""Before where a transaction is said to begin, in which it is looked for one that began earlier."""
+"""The bytes before a transaction's stated beginning in which to look for an earlier one."""
 _READ_ON = 100
-"""Batches that are read on for the next record, before the offset index is asked for its place."""
+"""The most batches to read on for the next record before asking the offset index."""
 
 
 class IndexInTheMakingError(KafkaError):
-    """What was aborted of what is read isn't known yet: whoever comes again has more of the index made."""
+    """It isn't known yet which records are aborted. Each retry rebuilds more of the index."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(Error.KAFKA_STORAGE_ERROR, f"{path} is being made anew")
+        super().__init__(Error.KAFKA_STORAGE_ERROR, f"{path} is being rebuilt")
 
 
 def prove(log: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None:
-    """What the index of that segment says of these offsets is true behind this: else the index is made anew. Raises
-    `OSError`, and `IndexInTheMakingError` while that isn't done."""
+    """Make sure that the segment's index is right for these offsets, or rebuild it.
+
+    Raises `OSError`, and `IndexInTheMakingError` until the rebuild is done.
+    """
     index = log.segments.row[slot].txn_index
     try:
         if index.remaking is None:
@@ -59,14 +62,14 @@ def prove(log: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None
             if all(proof.is_true(txn) for _, txn in asked):
                 index.believe(number for number, _ in asked)
                 return
-            logger.warning("%s says what no batch does: it is made anew", index.file.path)
+            logger.warning("%s contradicts the batches: rebuilding it", index.file.path)
             index.remaking = _aborted_in(log, slot)
         for found in islice(index.remaking, MOST_REMADE_AT_ONCE):
             if found is not None:
                 index.make_anew(found)
                 return
     except (KafkaError, CorruptRecordError, CodecError) as failure:
-        logger.warning("%s can't be held against the batches: %s", index.file.path, failure)
+        logger.warning("%s can't be checked against the batches: %s", index.file.path, failure)
         index.believe()
         return
     except OSError:
@@ -76,7 +79,7 @@ def prove(log: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None
 
 
 class _Stretch:
-    """Batches of a segment that lie behind one another, each read once."""
+    """Consecutive batches of a segment, each read once."""
 
     def __init__(self, segment: Segment, slot: int, position: int) -> None:
         self.slot = slot
@@ -84,12 +87,13 @@ class _Stretch:
         self.positions: list[int] = []
         self.headers: list[BatchHeader] = []
         self.of_producer: dict[int, list[int]] = {}
-        """By id, the numbers of its batches here."""
+        """The numbers of its batches here, by producer id."""
         self._last_offsets: list[int] = []
         self._more = segment.batches(position)
 
     def find(self, offset: int, most: int) -> int | None:
-        """The number of the first one that ends at or behind the offset, where so many more lead to it."""
+        """The number of the first batch that ends at or after the offset, if at most `most` more batches lead
+        to it."""
         ends = self._last_offsets
         while not ends or ends[-1] < offset:
             found = next(self._more, None) if most > 0 else None
@@ -109,7 +113,7 @@ class _Stretch:
 
 
 class _Proof:
-    """Of the records of one segment's index."""
+    """Proves the records of one segment's index."""
 
     def __init__(self, log: LogState, slot: int) -> None:
         self._log = log
@@ -118,7 +122,7 @@ class _Proof:
         self._left_open: dict[int, set[int]] = {}
 
     def is_true(self, txn: AbortedTxn) -> bool:
-        """Raises KafkaError, CorruptRecordError, CodecError where batches can't be read."""
+        """Raises KafkaError, CorruptRecordError, CodecError if batches can't be read."""
         if txn.first_offset >= txn.last_offset:
             return False
         began = bisect_right(self._log.segments.base_offsets, txn.first_offset) - 1
@@ -131,7 +135,7 @@ class _Proof:
         return self._ends_there(txn)
 
     def _at(self, slot: int, offset: int) -> tuple[_Stretch, int | None]:
-        """A stretch with the batches around the offset, and the number of the first that ends at or behind it."""
+        """A stretch with the batches around the offset, and the number of the first one that ends at or after it."""
         for stretch in self._stretches:
             if stretch.slot == slot and stretch.begins_by(offset):
                 number = stretch.find(offset, _READ_ON)
@@ -146,7 +150,7 @@ class _Proof:
         return stretch, stretch.find(offset, segment.size)
 
     def _ends_there(self, txn: AbortedTxn) -> bool:
-        """Whether the marker of an abort is where the record says."""
+        """True if the marker of an abort is where the record says."""
         stretch, number = self._at(self._slot, txn.last_offset)
         if number is None:
             return False
@@ -160,11 +164,11 @@ class _Proof:
         return marker is not None and not marker.commit
 
     def _begins_there(self, slot: int, txn: AbortedTxn) -> bool:
-        """Whether a transaction of the producer begins where the record says, not before, and doesn't end before the
-        record says, as far as the batches around it tell."""
+        """True if a transaction of the producer begins where the record says, and neither begins nor ends
+        earlier, as far as the batches around it show."""
         stretch, number = self._at(slot, txn.first_offset)
         if number is None or stretch.headers[number].base_offset > txn.first_offset:
-            return True  # it is compacted
+            return True  # it has been compacted
         headers = stretch.headers
         numbers = stretch.of_producer.get(txn.producer_id, [])
         place = bisect_left(numbers, number)
@@ -188,7 +192,7 @@ class _Proof:
         return True
 
     def _open_at_the_end(self, slot: int) -> set[int]:
-        """Producers whose transactions the last batches of the segment leave open, by themselves."""
+        """Producers whose transactions are open after the last batches of the segment, judging by these alone."""
         known = self._left_open.get(slot)
         if known is None:
             known = self._left_open[slot] = set()
@@ -203,14 +207,17 @@ class _Proof:
 
 
 def _is_data(header: BatchHeader) -> bool:
-    """Of a transaction."""
+    """True for data of a transaction."""
     return header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
 
 
 def _aborted_in(log: LogState, slot: int) -> Iterator[list[AbortedTxn] | None]:
-    """What the index has to say: by the newest snapshot at the segment's base or before, and the batches behind it.
-    None for each batch that was looked at, then all of it, up to the segment's end as it is then: it may be appended to
-    in between. Where it is cut off the index forgets this."""
+    """Compute what the index has to contain, from the newest snapshot at or before the segment's base and the
+    batches after it.
+
+    Yields None for each batch it looks at, then the whole result. That goes up to the segment's end at that
+    time, as there may be appends in between. If the segment is cut off the index forgets it.
+    """
     segment, base_offset = log.segments.row[slot], log.segments.base_offsets[slot]
     states = ProducerStates(log.producers.topic_partition)
     begins = log.log_start_offset

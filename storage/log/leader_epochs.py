@@ -11,14 +11,12 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """Pairs (epoch, start offset), both growing strictly. `latest` is the last one's epoch, -1 while there are
-    none.
+    """Pairs (epoch, start offset), both strictly ascending. `latest` is the last epoch, -1 if there is none.
 
-    Changes are written to the file at once where the log's directory is there; a killed process finds them
-    again, `sync` makes them outlive a lost power supply. An epoch that `begin` brings is the exception: it is
-    written with its first record. Kafka writes it before, for each partition at each start; but what has no
-    record is dropped by whoever opens the log next, Kafka included (`truncate_from_end`). Until it is written
-    `latest` is the one before.
+    If the log's directory exists, changes are written to the file at once. They survive a kill; `sync` makes
+    them survive a power loss. An epoch from `begin` is the exception: it is written with its first record,
+    and `latest` is the one before it until then. Kafka writes it earlier, for each partition at each start.
+    But whoever opens the log next drops an epoch without a record, Kafka included (`truncate_from_end`).
     """
 
     __slots__ = ("_directory", "_files", "_unsynced", "_written", "entries", "latest")
@@ -33,8 +31,10 @@ class LeaderEpochs:
 
     @property
     def last(self) -> int:
-        """The last one's, though it has no record yet: what a follower says it has (Kafka: `latestEpoch`). Said without
-        it, the leader wouldn't find out that it never was there."""
+        """The last epoch, even if it has no record yet: the epoch that a follower sends (Kafka: `latestEpoch`).
+
+        Without it, the leader wouldn't find out that the epoch never existed in its log.
+        """
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     @property
@@ -42,8 +42,8 @@ class LeaderEpochs:
         return self._directory + "/" + checkpoints.LEADER_EPOCH_FILE
 
     def load(self) -> None:
-        """Takes what the file says, from now on writing to it; one that says nothing is written to once it is known
-        what it ought to say (`start_writing`). Raises `CheckpointError` for a malformed one."""
+        """Load the file, and write to it from now on. If it is empty, writing starts later, once its right
+        content is known (`start_writing`). Raises `CheckpointError` for a malformed file."""
         entries: list[tuple[int, int]] = []
         for epoch, start_offset in checkpoints.read_leader_epochs(self._files, self._path):
             entries = _with(entries, epoch, start_offset)
@@ -51,26 +51,26 @@ class LeaderEpochs:
         self._written = bool(entries)
 
     def start_writing(self) -> None:
-        """The log's directory is there now: writes what is known."""
+        """Write the known epochs, as the log's directory exists now."""
         self._write(self.entries)
         self._written = True
 
     def begin(self, epoch: int, end_offset: int) -> None:
-        """An epoch begins at the log's end, without a record yet."""
+        """Begin an epoch at the log's end, without a record yet."""
         if self._written:
             self.entries = _with(self.entries, epoch, end_offset)
         else:
             self._take(_with(self.entries, epoch, end_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins, with a record. Entries that contradict it, not being below it, were never written in:
-        dropped."""
+        """Begin an epoch with a record. Entries that contradict it, because they aren't below it, are
+        dropped: nothing was ever written in them."""
         entries = _with(self.entries, epoch, start_offset)
         if entries != self.entries or epoch != self.latest:
             self._replace(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known ones, or -1."""
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if self.entries and epoch == self.entries[-1][0]:
@@ -83,7 +83,7 @@ class LeaderEpochs:
         return UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch in which the offset was written, -1 where it isn't known."""
+        """The epoch in which the offset was written, -1 if unknown."""
         found = UNDEFINED_EPOCH
         for epoch, start_offset in self.entries:
             if start_offset > offset:
@@ -96,13 +96,13 @@ class LeaderEpochs:
         return self.entries[0] if self.entries else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that began at or after the offset."""
+        """Drop the epochs that began at or after the offset."""
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if len(kept) != len(self.entries):
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that ended at or before the offset; the one that holds it now begins there."""
+        """Drop the epochs that ended at or before the offset. The one that holds it now begins there."""
         below = [entry for entry in self.entries if entry[1] <= start_offset]
         if below:
             kept = [(below[-1][0], start_offset), *self.entries[len(below) :]]
@@ -113,20 +113,21 @@ class LeaderEpochs:
         self._replace([])
 
     def unsynced_path(self) -> str | None:
-        """The file, if it was written since the last `sync_begun`: the caller syncs it and its name, which is a new one
-        each time."""
+        """The file, if it was written since the last `sync_begun`. The caller syncs it and its name, which is
+        new each time."""
         return self._path if self._unsynced else None
 
     def sync_begun(self) -> None:
-        """What `unsynced_path` says is synced now, or the log is given up, unless it's called off."""
+        """Note that the file of `unsynced_path` is being synced. If that fails the log is given up, unless it
+        is called off."""
         self._unsynced = False
 
     def sync_called_off(self) -> None:
-        """It can't begin, and is tried again."""
+        """Note that the sync can't begin, and will be retried."""
         self._unsynced = self._written
 
     def take_over(self, other: "LeaderEpochs") -> None:
-        """Says what the other one says, which is of a log with the same batches."""
+        """Take over the entries of `other`, whose log has the same batches."""
         known = [entry for entry in other.entries if entry[0] <= other.latest]
         if self._written and known != [entry for entry in self.entries if entry[0] <= self.latest]:
             self._write(known)
@@ -134,11 +135,11 @@ class LeaderEpochs:
         self.latest = other.latest
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Note that the log's directory was renamed."""
         self._directory = directory
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        # the file first: what can't be written isn't known either, and is tried again at the next append
+        # the file first: if it can't be written, the epoch isn't known either, and the next append retries
         if self._written:
             self._write(entries)
         self._take(entries)

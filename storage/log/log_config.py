@@ -1,18 +1,18 @@
-"""What a topic's configuration says to its partitions' logs, in the units and with the defaults of Kafka 4.4."""
+"""The settings of a topic for its partitions' logs, with Kafka 4.4's units and defaults."""
 
 from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
 
 LARGEST_RECORD_BODY_BYTES = 2**31 - 1 - 8
-"""What Java can hold in one array, and so no limit."""
+"""The largest array in Java, and so no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Named as the topic configs, `.` written as `_`. Source: org.apache.kafka.storage LogConfig.
+    """Named like the topic configs, with `.` written as `_`. Source: org.apache.kafka.storage LogConfig.
 
-    Values are taken as they come: whoever parses a topic's configs checks their ranges.
+    Values aren't checked here: whoever parses a topic's configs checks their ranges.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -27,7 +27,7 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_decompressed_message_bytes: int = LARGEST_RECORD_BODY_BYTES
-    """Of one record of a compressed batch: its body, which is what its length counts."""
+    """The limit for one record of a compressed batch: for its body, which is what its length counts."""
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = LONG_MAX
@@ -37,7 +37,7 @@ class LogConfig:
     min_insync_replicas: int = 1
     preallocate: bool = False
     producer_id_expiration_ms: int = 86_400_000
-    """The broker's `producer.id.expiration.ms`, which no topic sets for itself."""
+    """The broker's `producer.id.expiration.ms`. No topic has its own."""
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -45,14 +45,14 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     transaction_partition_verification_enable: bool = True
-    """The broker's setting of that name, which no topic sets for itself (KIP-890)."""
+    """The broker's setting of that name (KIP-890). No topic has its own."""
     unclean_leader_election_enable: bool = False
 
     compacts: bool = field(init=False)
     deletes: bool = field(init=False)
     flushes_by_time: bool = field(init=False)
     roll_ms: int = field(init=False)
-    """After how long a segment is rolled: a compacted topic's before its records must be compacted."""
+    """The age at which a segment is rolled. A compacted topic's rolls before its records must be compacted."""
 
     def __post_init__(self) -> None:
         compacts = "compact" in self.cleanup_policy

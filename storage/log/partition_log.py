@@ -1,20 +1,22 @@
-"""One partition's log: what is appended, where it ends, what may be read of it.
+"""One partition's log: appending, its end, and reading.
 
-A log is a row of segments, of which the last, the active one, is appended to. What it says of a batch is true for good
-once the batch is written, so whatever may refuse it comes before the write, and what follows from it behind:
+A log is a row of segments. Appends go to the last one, the active segment. What the log records about a batch
+holds for good once the batch is written. So every check that may refuse it comes before the write, and every
+consequence after:
 
     ready? → epoch → roll → producer's checks → write, with index entries → log end → producers → flush.messages
 
-Where the write fails the segment is as it was; a failure that can't be taken back ends all appending (`failure`), and
-one behind the write stops the broker. Nothing waits for the disk but what would else lose more than it promised: a roll
-of the metadata log, and the first append and roll behind a cut. What is synced goes through the `Background` port, in
-the log's lane, and moves the recovery point when it is done.
+If the write fails, the segment is as before. A failure that can't be undone ends all appending (`failure`),
+and one after the write stops the broker. Appends don't wait for the disk, except where a power loss could
+cost more than was promised: at a roll of the metadata log, and at the first append and roll after a cut.
+Syncing goes through the `Background` port, in the log's lane, and moves the recovery point when it is done.
 
-An end is cut off by `truncate_to` in two halves: the files, then what is known of them (epochs, producers, checkpoint).
-The second is tried again before anything is appended, where it fails.
+`truncate_to` cuts off the end in two halves: first the files, then the state that depends on them (epochs,
+producers, checkpoint). If the second half fails, it is retried before anything is appended.
 
-The log belongs to one thread, the loop's. No clock and no chance in here: `now_ms` and `jitter` come in. Source:
-org.apache.kafka.storage UnifiedLog, LocalLog.
+The log belongs to one thread, the loop's. It has no clock and no chance of its own: `now_ms` and `jitter`
+come from outside.
+Source: org.apache.kafka.storage UnifiedLog, LocalLog.
 """
 
 from __future__ import annotations
@@ -80,9 +82,12 @@ __all__ = [
 
 
 class PartitionLog(LogState):
-    """Made by `PartitionLog.open`. Offsets are ints; every call that touches files may raise `KafkaError`
-    (KAFKA_STORAGE_ERROR), after which `failure` says whether the log is lost for good. A log that begins at 0 and was
-    never appended to may have no directory: it is made at the first append."""
+    """A partition's log, made by `PartitionLog.open`.
+
+    Offsets are ints. Every call that touches files may raise `KafkaError` (KAFKA_STORAGE_ERROR). Then
+    `failure` says whether the log is lost for good. A log that begins at 0 and has never had a record may
+    have no directory: the first append makes it.
+    """
 
     __slots__ = ()
 
@@ -105,12 +110,14 @@ class PartitionLog(LogState):
         topic_id: str | None = None,
         found_topic_id: str | None = None,
     ) -> PartitionLog:
-        """The log in the directory, recovered unless the last stop was `clean`; an empty one without it.
+        """Open the log in the directory. It is recovered unless the last stop was `clean`. Without a
+        directory it is empty.
 
-        `recovery_point` and `log_start_offset` are the checkpoints'; below `compacted_up_to` offsets may be missing;
-        `found_topic_id` is partition.metadata's, where the caller has read it. The high watermark is the log start
-        until the caller says otherwise. Raises `recovery.InconsistentTopicIdError` where partition.metadata says
-        another topic id, `segment_recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
+        `recovery_point` and `log_start_offset` come from the checkpoints. Below `compacted_up_to` offsets may
+        be missing. `found_topic_id` is that of partition.metadata, if the caller has read it. The high
+        watermark is the log start until the caller sets another. Raises `recovery.InconsistentTopicIdError`
+        if partition.metadata has another topic id, `segment_recovery.UnsupportedFormatError` for batches of
+        Kafka's formats 0 and 1, and `OSError`.
         """
         log = cls(directory, topic, partition, config, ports=LogPorts(files, background, jitter))
         log.topic_id = topic_id
@@ -138,18 +145,19 @@ class PartitionLog(LogState):
         guard: VerificationGuard | None = None,
         marker: EndTransactionMarker | None = None,
     ) -> AppendResult:
-        """Appends one batch of format 2, patching its base offset and leader epoch in place.
+        """Append one batch of format 2, patching its base offset and leader epoch in place.
 
-        The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after* those
-        checks, if the caller has it, and `marker` what a control batch says. `guard` is what `start_verification` gave
-        for a transactional batch. Where anything else than BrokenInvariantError is raised nothing is changed, except
-        that the log may have rolled, and the leader epoch begun, as in Kafka. The high watermark is the caller's.
+        The caller has checked the batch (CRC, records, times). `header` is what `read_header` returns *after*
+        those checks, if the caller has it, and `marker` the content of a control batch. `guard` is what
+        `start_verification` returned for a transactional batch. The caller moves the high watermark. An
+        exception other than BrokenInvariantError leaves everything unchanged, except that the log may have
+        rolled, and the leader epoch begun, as in Kafka.
 
         Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` where the batch
-        is written and can't be applied.
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` if the
+        batch is written and can't be applied.
         """
-        # 1. Where it is to stand.
+        # 1. Find its place.
         if header is None:
             header = read_header(batch)
         if origin is REPLICATION:
@@ -164,7 +172,7 @@ class PartitionLog(LogState):
         produced = header.producer_id >= 0
         aborted = None
         try:
-            # 2. The log is ready for it: it has a directory, the epoch, a segment with room.
+            # 2. Get the log ready: it needs a directory, the epoch, and a segment with room.
             if not self.ready:
                 _make_ready(self, now_ms)
             if leader_epoch != self.leader_epochs.latest and leader_epoch >= 0:
@@ -172,7 +180,7 @@ class PartitionLog(LogState):
             segment = self.segments.active
             if segment.must_roll_for(header, base_offset, now_ms, self.config):
                 segment = syncing.roll_at(self, base_offset, now_ms, synced=origin is RAFT_LEADER)
-            # 3. Its producer may write it.
+            # 3. Check that its producer may write it.
             if produced:
                 if attributes & CONTROL_BIT:
                     if marker is None:
@@ -183,14 +191,14 @@ class PartitionLog(LogState):
                     duplicate = _check_data(self, header, origin, guard)
                     if duplicate is not None:
                         return _result_of_duplicate(self, duplicate)
-            # 4. It is written.
+            # 4. Write it.
             INT64.pack_into(batch, BASE_OFFSET_POS, base_offset)
             INT32.pack_into(batch, PARTITION_LEADER_EPOCH_POS, leader_epoch)
-            interval = self.config.index_interval_bytes  # by position, since keywords cost 2 %
+            interval = self.config.index_interval_bytes  # positional arguments, since keywords cost 2 %
             segment.append(batch, last_offset, header.max_timestamp, aborted, interval)
         except OSError as failure:
             raise storage_error(self, failure) from failure
-        # 5. What follows from it.
+        # 5. Apply the consequences.
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
             _apply(self, header, marker, base_offset)
@@ -204,8 +212,9 @@ class PartitionLog(LogState):
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Begins to verify a transactional append with the coordinator; what comes back is the append's `guard`.
-        None where the transaction is open here already, so that nobody need be asked (KIP-890).
+        """Begin to verify a transactional append with the coordinator, and return the `guard` for the append.
+
+        Returns None if the transaction is already open here, so that no verification is needed (KIP-890).
 
         Raises `KafkaError` (INVALID_PRODUCER_EPOCH).
         """
@@ -220,35 +229,38 @@ class PartitionLog(LogState):
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = False, at_once: int = ALL
     ) -> ReadResult:
-        """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
+        """Read batches of one segment, from the one that holds `offset`, below the offset `upper_bound`.
 
-        At most `max_bytes`, the last batch possibly torn; with `min_one_batch` the first one whole, else nothing where
-        it doesn't fit. Of more than `at_once` bytes most are left in the file. Raises `KafkaError`: OFFSET_OUT_OF_RANGE
-        (outside of the log), KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
+        Returns at most `max_bytes`; the last batch may be cut short. With `min_one_batch` the first batch is
+        always whole, otherwise nothing is returned if it doesn't fit. If there are more than `at_once` bytes,
+        most stay in the file. Raises `KafkaError`: OFFSET_OUT_OF_RANGE (outside the log),
+        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
         try:
             return reads.read(self, offset, max_bytes, upper_bound, min_one_batch, at_once)
         except OSError as failure:
             raise storage_error(self, failure) from failure
 
     def batches(self, offset: int, *, upper_bound: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Each batch from the one that holds `offset`, below the offset `upper_bound`, of all segments: for who
-        replays.
+        """Iterate over the batches of all segments, from the one that holds `offset`, below the offset
+        `upper_bound`. Replays use it.
 
-        Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
+        Raises `KafkaError` as `read` does, and KAFKA_STORAGE_ERROR if no whole batch is left; `CorruptRecordError`.
         """
         return reads.batches(self, offset, upper_bound=upper_bound)
 
     @told_to_clients
     def available_bytes(self, offset: int, upper_bound: int) -> int:
-        """Bytes from the batch that holds `offset` to `upper_bound`: a waiting Fetch sums up its minimum of them.
+        """Return the number of bytes from the batch that holds `offset` to `upper_bound`.
 
-        `reads.ENOUGH_BYTES` where the offset lies in an earlier segment than the bound: such a Fetch never waits. 0
-        for an offset outside of the log: reading it will say so.
+        A waiting Fetch adds these up to compare them with its minimum. If the offset is in an earlier segment
+        than the bound, this is `reads.ENOUGH_BYTES`: such a Fetch never waits. It is 0 for an offset outside
+        the log; reading it raises.
         """
         return reads.available_bytes(self, offset, upper_bound)
 
     def has_aborted_behind(self, offset: int) -> bool:
-        """Whether a reader of committed records, from the offset on, may come by the marker of an abort."""
+        """True if a reader of committed records, from this offset on, may come to the marker of an abort."""
         segments = self.segments
         active = segments.active
         try:
@@ -275,24 +287,26 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def offset_for_timestamp(self, timestamp_ms: int, effort: Effort = ANY) -> TimestampOffset | None:
-        """The first record, in log order and from the log start on, whose timestamp is at or after the given one."""
+        """Return the first record, from the log start on, whose timestamp is at or after the given one."""
         return reads.carried_out(reads.search_for_timestamp(self, timestamp_ms), effort)
 
     @told_to_clients
     def offset_of_max_timestamp(self, effort: Effort = ANY) -> TimestampOffset | None:
-        """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
+        """Return the first record with the log's largest timestamp. It may be below the log start, as in Kafka."""
         return reads.carried_out(reads.search_for_max_timestamp(self), effort)
 
     # ---- syncing
 
     @property
     def recovery_point(self) -> int:
-        """All before it is on the disk."""
+        """Everything before this offset is on the disk."""
         return self.flushing.recovery_point
 
     def flush(self, now_ms: int, *, at_once: bool = False) -> None:
-        """Begins to sync all that was appended; `recovery_point` follows once it is done. `at_once`: ahead of all logs'
-        flushes that are wanted later, though one of this log is under way."""
+        """Begin to sync everything that was appended. `recovery_point` follows once it is done.
+
+        `at_once`: go ahead of all logs' later flushes, even if a flush of this log is under way.
+        """
         syncing.flush_to(self, self.log_end_offset, now_ms, at_once=at_once)
 
     def go_on_flushing(self) -> None:
@@ -301,7 +315,7 @@ class PartitionLog(LogState):
         replaced_segments.go_on(self)
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Flushes where the last flush was `flush.ms` ago."""
+        """Begin a flush if the last one was `flush.ms` ago."""
         if (
             now_ms - self.flushing.last_ms >= self.config.flush_ms
             and self.recovery_point < self.log_end_offset
@@ -310,7 +324,7 @@ class PartitionLog(LogState):
 
     @property
     def flush_wanted(self) -> bool:
-        """Whether a flush is under way, or waits for one that is."""
+        """True if a flush is under way, or waits for one that is."""
         return self.flushing.wanted_to > self.flushing.recovery_point
 
     def when_flushed(self, offset: int, then: Then) -> None:
@@ -318,40 +332,40 @@ class PartitionLog(LogState):
         syncing.when_flushed(self, offset, then)
 
     def tell_flushed(self) -> None:
-        """Tells those who came with the log whose place this one took, and wait for what is synced here."""
+        """Answer those who waited for a flush of the log that this one has replaced, as far as it is synced here."""
         self.flushing.tell_synced()
 
     @told_to_clients
     def sync(self) -> None:
-        """Waits until all that was appended is on the disk. No flush of it may run."""
+        """Wait until everything that was appended is on the disk. No flush of this log may be under way."""
         syncing.sync_now(self)
 
     # ---- segments
 
     @property
     def base_offsets(self) -> list[int]:
-        """Of its segments, ascending."""
+        """The base offsets of its segments, ascending."""
         return self.segments.base_offsets
 
     @property
     def size(self) -> int:
-        """Bytes of its `.log` files."""
+        """The bytes of its `.log` files."""
         return self.segments.size
 
     @told_to_clients
     def roll(self, now_ms: int) -> None:
-        """Begins a new segment at the log end, unless the active one is empty."""
+        """Begin a new segment at the log end, unless the active one is empty."""
         if self.created and not self.closed:
             syncing.roll_at(self, self.log_end_offset, now_ms)
 
     @told_to_clients
     def create(self, now_ms: int) -> None:
-        """Makes its directory, which otherwise comes with the first append."""
+        """Make its directory. Otherwise the first append does."""
         recovery.create_directory(self, now_ms)
 
     @told_to_clients
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Drops all batches from the one that holds the offset. Returns whether there were any."""
+        """Drop all batches from the one that holds the offset. Returns True if there were any."""
         if offset < 0:
             raise ValueError(f"can't truncate to {offset}")
         if offset >= self.log_end_offset:
@@ -376,21 +390,24 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drops everything; the log begins and ends at the offset. The name of its first file says so from now on."""
+        """Drop everything. The log begins and ends at the offset from now on, as the name of its first file says."""
         _begin_anew(self, offset, now_ms)
         if offset and not self.created:
             recovery.create_directory(self, now_ms)
 
     @told_to_clients
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log start to the offset; the segments below go at the next retention pass. Returns the log start.
-        Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark."""
+        """Move the log start to the offset, and return the log start. The next retention pass deletes the
+        segments below.
+
+        Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
+        """
         return removal.delete_records_before(self, offset)
 
     @told_to_clients
     def apply_retention(self, now_ms: int, most: int = ALL) -> int:
-        """Deletes the segments that lie below the log start, or that removal.ms or removal.bytes give up, `most`
-        of them.
+        """Delete at most `most` segments that lie below the log start, or that retention.ms or
+        retention.bytes give up.
 
         Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
         """
@@ -402,9 +419,12 @@ class PartitionLog(LogState):
     def cleaning_plan(
         self, *, first_dirty_offset: int, first_uncleanable_offset: int, now_ms: int, max_keys: int
     ) -> CleaningPlan:
-        """A pass over the log as it is now, for `cleaner.clean`. Until it has ended neither retention nor recovery
-        may run. The first uncleanable offset is rounded down to the base of its segment; `max_keys` is what the offset
-        map takes (`offset_map.keys_for`)."""
+        """Plan a pass of `cleaner.clean` over the current log. Until it ends, neither retention nor recovery
+        may run.
+
+        The first uncleanable offset is rounded down to the base of its segment. `max_keys` is the capacity of
+        the offset map (`offset_map.keys_for`).
+        """
         return replaced_segments.cleaning_plan(
             self,
             first_dirty_offset=first_dirty_offset,
@@ -414,17 +434,21 @@ class PartitionLog(LogState):
         )
 
     def replace_segments(self, cleaned: CleanedSegment, then: Then) -> None:
-        """Puts a cleaned segment in the place of those that it was made from, one at a time. `then` is called once that
-        is on the disk, or with the failure: `OSError`, `ReplacedMeanwhileError` where the log is another one by now."""
+        """Replace segments by the cleaned one that was made from them. Only one replacement may be under way.
+
+        `then` is called once that is on the disk, or with the failure: `OSError`, or `ReplacedMeanwhileError`
+        if the log has changed meanwhile.
+        """
         replaced_segments.replace_segments(self, cleaned, then)
 
     # ---- ending
 
     @told_to_clients
     def close(self, *, clean: bool = True) -> None:
-        """Ends the log. A clean end writes and syncs all, and leaves the snapshot that the next start trusts.
+        """Close the log. A clean close writes and syncs everything, and leaves the snapshot that the next
+        start trusts.
 
-        It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
+        It waits for the disk, without the background. Those who wait for a flush that won't come now get an error.
         """
         last_sync = self._begin_close(clean)
         if last_sync is None:
@@ -440,8 +464,11 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def begin_close(self) -> LastSync | None:
-        """The first half of a clean `close`: all is written. What remains to be synced may be so in any thread, and
-        `end_close` is told; None where nothing remains, the log being closed then."""
+        """Do the first half of a clean `close`: write everything.
+
+        Any thread may do the sync that is returned, and then `end_close` is called with the outcome. Returns
+        None if nothing needs a sync; then the log is closed.
+        """
         return self._begin_close(clean=True)
 
     def _begin_close(self, clean: bool) -> LastSync | None:
@@ -460,22 +487,23 @@ class PartitionLog(LogState):
                 self.flushing.tell_lost(self.closed_error())
             try:
                 self.segments.close()
-            except OSError:  # what was written may be lost: there is nothing to be synced
+            except OSError:  # written data may be lost, so nothing is synced
                 self.flushing.tell_lost(self.closed_error())
                 raise
         return last_sync
 
     def end_close(self, failure: Exception | None) -> None:
-        """The second half of a clean `close`: all is synced, or isn't."""
+        """Do the second half of a clean `close`, with the failure of the sync, if any."""
         if failure is None:
             self.flushing.synced_to(self.log_end_offset)
         self.flushing.tell_lost(self.closed_error())
 
     @told_to_clients
     def delete(self, unique: str) -> str | None:
-        """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`, `unique` being
-        32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
-        where there was none.
+        """Take the log out of use and rename its directory to `<topic>-<partition>.<unique>-delete`.
+
+        `unique` is 32 hex digits. The directory is deleted after `file.delete.delay.ms`. Returns its new
+        path, or None if there was none.
         """
         return removal.delete(self, unique)
 
@@ -483,29 +511,30 @@ class PartitionLog(LogState):
 
     @property
     def last_stable_offset(self) -> int:
-        """All below it is decided and replicated: the first unstable offset, or else the high watermark."""
+        """Everything below is decided and replicated: the first unstable offset, or else the high watermark."""
         first_unstable, high_watermark = self.first_unstable_offset, self.high_watermark
         return first_unstable if 0 <= first_unstable < high_watermark else high_watermark
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """This node leads from here on: the epoch begins at the log end, before any record."""
+        """Begin an epoch at the log end, before any record: this node is the leader from now on."""
         self.leader_epochs.begin(epoch, self.log_end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""
+        """The (epoch, end offset) that OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known
+        ones, or -1."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers not heard of for `producer.id.expiration.ms`. Returns how many."""
+        """Forget producers that have been silent for `producer.id.expiration.ms`. Returns how many."""
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
 
-# ---- the steps of appending: `PartitionLog.append` takes them in turn. Source: UnifiedLog.append,
+# ---- the steps of appending, in the order of `PartitionLog.append`. Source: UnifiedLog.append,
 # analyzeAndValidateProducerState, maybeRoll
 
 
 def _offset_of_replicated(log: LogState, header: BatchHeader) -> int:
-    """A replicated batch keeps its offset, which is at the log end or behind it."""
+    """A replicated batch keeps its offset, which is at the log end or after it."""
     if header.base_offset < log.log_end_offset:
         raise ValueError(f"offset {header.base_offset} appended at log end {log.log_end_offset}")
     return header.base_offset
@@ -519,8 +548,10 @@ def _too_large(log: LogState, size: int) -> KafkaError:
 
 
 def _make_ready(log: LogState, now_ms: int) -> None:
-    """Makes the directory at the first append; behind a cut does what it left to be done, and waits for the disk where
-    that may still have the end that was cut off. Raises `OSError` where the log is closed or has failed."""
+    """Make the directory at the first append. After a cut, finish it, and wait until the disk has it.
+
+    Raises `OSError` if the log is closed or has failed.
+    """
     if log.failure is not None:
         raise OSError(log.failure.errno, f"{log.directory} failed before: {log.failure}")
     if log.closed:
@@ -535,7 +566,7 @@ def _make_ready(log: LogState, now_ms: int) -> None:
 def _check_data(
     log: LogState, header: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None
 ) -> CachedBatch | None:
-    """Refuses a producer's batch that may not follow what is known of it. Returns the batch that a client's repeats.
+    """Refuse a producer's batch that may not follow its last one. Returns the stored batch if a client repeats it.
 
     Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
     """
@@ -554,7 +585,7 @@ def _check_data(
 
 
 def _result_of_duplicate(log: LogState, duplicate: CachedBatch) -> AppendResult:
-    """Where the batch stands that was appended before."""
+    """The result of the original append of this batch."""
     flushing = log.flushing
     return AppendResult(
         duplicate.first_offset,
@@ -569,7 +600,7 @@ def _result_of_duplicate(log: LogState, duplicate: CachedBatch) -> AppendResult:
 def _check_marker(
     log: LogState, header: BatchHeader, origin: AppendOrigin, marker: EndTransactionMarker
 ) -> AbortedTxn | None:
-    """Refuses a marker that may not end the producer's transaction. Returns what the transaction index must say of it.
+    """Refuse a marker that may not end the producer's transaction. Returns its entry for the transaction index.
 
     Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
     """
@@ -580,8 +611,11 @@ def _check_marker(
 
 
 def _apply(log: LogState, header: BatchHeader, marker: EndTransactionMarker | None, base_offset: int) -> None:
-    """What a producer's batch says, which is written. Raises `BrokenInvariantError`: what is known of the producer
-    isn't what the log says, and its next batch might be taken for another one."""
+    """Apply a producer's batch after it was written.
+
+    Raises `BrokenInvariantError`: the producer's state would differ from the log, and its next batch might be
+    mistaken for another one.
+    """
     producers = log.producers
     try:
         if marker is not None:
@@ -595,22 +629,25 @@ def _apply(log: LogState, header: BatchHeader, marker: EndTransactionMarker | No
 
 
 def _begin_flush(log: LogState, end_offset: int, now_ms: int) -> None:
-    """`flush.messages` is reached. Where there is too little memory it is begun later (`PartitionLog.go_on_flushing`):
-    what is written may not be told to have failed for that."""
+    """Begin a flush, as `flush.messages` is reached.
+
+    If there is too little memory, `PartitionLog.go_on_flushing` begins it later: a written batch must not be
+    reported as failed for that.
+    """
     with suppress(MemoryError):
         syncing.flush_to(log, end_offset, now_ms)
 
 
-# ---- dropping a log's end, as a replica does that had written what its leader hadn't. Source: UnifiedLog.truncateTo,
-# truncateFullyAndStartAt
+# ---- dropping a log's end, as a replica does that has records which its leader lacks. Source:
+# UnifiedLog.truncateTo, truncateFullyAndStartAt
 
 
 _CUT_SHORT = (OSError, MemoryError, KafkaError, CorruptRecordError)
-"""What may end a cut when a part of the files has gone."""
+"""The exceptions that may end a cut after some of the files have gone."""
 
 
 def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
-    """`PartitionLog.truncate_fully_and_start_at`, but for the directory of a log that had none."""
+    """Do `PartitionLog.truncate_fully_and_start_at`, except for making a missing directory."""
     created = log.created
     _end_pass(log)
     try:
@@ -627,7 +664,7 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
 
 
 def _finish_cut(log: LogState, now_ms: int) -> None:
-    """What has to follow from a cut, where that failed; nothing is appended before. Raises `OSError`."""
+    """Finish a cut whose second half failed. Nothing is appended before. Raises `OSError`."""
     rest = log.rest_of_cut
     if rest is not None:
         rest(log, now_ms)
@@ -639,7 +676,7 @@ def _follow_cut(log: LogState, rest: RestOfCut, now_ms: int) -> None:
     try:
         _finish_cut(log, now_ms)
     finally:
-        log.tell_truncated()  # last: who is told may look at the log, or append to it
+        log.tell_truncated()  # last: the callbacks may look at the log, or append to it
 
 
 def _behind_what_is_left(log: LogState, now_ms: int) -> None:
@@ -661,23 +698,25 @@ def _behind_nothing(log: LogState, now_ms: int) -> None:
 
 
 def _end_pass(log: LogState) -> None:
-    """Segments are about to be dropped. The pass goes first: it was ended, and has not failed."""
+    """End the cleaner's pass before segments are dropped. First, so that it counts as ended and not as failed."""
     log.end_cleaning()
     replaced_segments.give_up(log)
 
 
 def _half_done(failure: Exception) -> TornWriteError:
-    """The log no longer ends where it is believed to: nothing may be appended."""
+    """The error for a log that no longer ends where it is believed to: nothing may be appended."""
     code = failure.errno if isinstance(failure, OSError) else errno.EIO
-    return TornWriteError(code, f"truncated in part only: {failure!r}")
+    return TornWriteError(code, f"only partly truncated: {failure!r}")
 
 
-# ---- appending what a leader's log has, as its follower. Source: UnifiedLog.appendAsFollower
+# ---- appending a leader's records as its follower. Source: UnifiedLog.appendAsFollower
 
 
 def sync_cut(log: PartitionLog, then: Then) -> bool:
-    """Where the log's end was cut off and the disk may not have that yet: `then` is told once it has, and with the
-    failure where it refuses. Returns whether that is so. What is appended sooner waits for the disk."""
+    """If the log's end was cut off and the disk may not have that yet, sync it in the background and return True.
+
+    `then` is called once the disk has it, or with the failure. An append before that waits for the disk.
+    """
     if log.cut is None:
         return False
     with suppress(MemoryError):
@@ -695,20 +734,22 @@ def append_as_follower(
     has_gaps: bool,
     leader_start: int = 0,
 ) -> None:
-    """The batches that were fetched, as they are. `has_gaps`: offsets may be missing, since the leader's was compacted.
+    """Append fetched batches as they are. `has_gaps`: offsets may be missing, since the leader's log was compacted.
 
-    The leader's log may begin amid a batch, where records were deleted: a log that has nothing yet begins with that
-    batch then (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows as any other.
+    If records were deleted, the leader's log may begin in the middle of a batch. An empty log then begins
+    with that batch (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows like
+    any other.
 
-    `leader_start` is where the leader's log begins; 0 where this log is known to be the leader's up to its end. Where
-    the leader's begins right behind this one, with a later epoch, nobody knows whether what isn't known to be committed
-    here was the leader's before he deleted it: then all of it goes, and with it what is known of producers.
+    `leader_start` is where the leader's log begins, or 0 if this log is known to match the leader's up to its
+    end. If the leader's log begins right after this one, with a later epoch, the uncommitted records here may
+    never have been in the leader's log before it deleted its own. Then everything is dropped, with the state
+    of producers.
 
-    What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
-    next answer tells of (KAFKA-18723).
+    Batches of a later epoch than that of the leader, and everything after them, are left out: there is
+    another leader, and the next answer names it (KAFKA-18723).
 
-    Raises CorruptRecordError for one that makes no sense, or doesn't follow; KafkaError as `PartitionLog.append`. What
-    came before it is in the log.
+    Raises CorruptRecordError for a batch that makes no sense or doesn't follow; KafkaError as
+    `PartitionLog.append`. The batches before it are in the log.
     """
     for pos, header in walk_batches(records):
         if header.partition_leader_epoch > leader_epoch:

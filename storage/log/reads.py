@@ -1,6 +1,6 @@
-"""Reading batches out of a log by Kafka's size rules, what a reader must know besides, and finding offsets by time.
+"""Reading a log's batches by Kafka's size rules, the aborted transactions in them, and finding offsets by time.
 
-Where a read ended is remembered, so that the next read of the same consumer begins with one `pread` and asks no index.
+The end of a read is remembered. So the next read of the same consumer begins with one `pread` and needs no index.
 Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
 """
 
@@ -46,11 +46,11 @@ from storage.log.log_state import (
 from storage.log.segment import Segment
 
 ENOUGH_BYTES = 2**31 - 1
-"""Of an offset in an earlier segment than the bound: a Fetch from there never waits."""
+"""The available bytes from an offset in an earlier segment than the bound: a Fetch from there never waits."""
 ALL = 2**31 - 1
-"""As `at_once`: nothing is left in the file."""
+"""For `at_once`: leave nothing in the file."""
 FIRST_READ_BYTES = 32 * 1024
-"""What is read at once of more than may be: the answer's first write has something to give then."""
+"""How much of a long read to read at once: enough for the answer's first write."""
 _HEADER_BYTES = 512
 _WALKED_BYTES = 8192
 _TO_LAST_OFFSET_DELTA = LAST_OFFSET_DELTA_POS + 4
@@ -114,7 +114,7 @@ def read(
 
 
 def _first_bytes(wanted: int, at_once: int) -> int:
-    """How much is read at once of more than may be. Not more than is wanted: what follows isn't for this reader."""
+    """How much of a long read to read at once. No more than is wanted, as this reader must not get what follows."""
     return min(wanted, FIRST_READ_BYTES, max(at_once, _HEADER_BYTES))
 
 
@@ -126,7 +126,7 @@ def _in_part(
     wanted: int,
     data: bytes,
 ) -> ReadResult:
-    """The first bytes of what is wanted, `data`, with the rest left in the file."""
+    """Return `data`, the first bytes of the read, and leave the rest in the file."""
     slot, segment, position = located
     rest = FileRange(segment.files, segment.log, position + len(data), wanted - len(data))
     if position + wanted == limit:
@@ -150,7 +150,8 @@ def batches(log: LogState, offset: int, *, upper_bound: int) -> Iterator[tuple[B
             following = header.last_offset + 1
         if following == offset:
             if _locate(log, offset) is None:
-                # the log ends behind its last batch: of segments whose records a power loss took, the names may be left
+                # The log ends after its last batch. A power loss may have taken the records of later segments
+                # and left the names.
                 return
             raise KafkaError(
                 Error.KAFKA_STORAGE_ERROR,
@@ -176,7 +177,7 @@ def available_bytes(log: LogState, offset: int, upper_bound: int) -> int:
 
 
 def _locate(log: LogState, offset: int) -> tuple[int, Segment, int] | None:
-    """Number, segment and position of the first batch that ends at or after the offset; None where none does."""
+    """Number, segment and position of the first batch that ends at or after the offset; None if there is none."""
     segments = log.segments
     base_offsets = segments.base_offsets
     known = log.read_positions.pop(offset, None) if log.read_positions else None
@@ -194,12 +195,12 @@ def _locate(log: LogState, offset: int) -> tuple[int, Segment, int] | None:
         return None
     segment = segments.row[slot]
     if offset == segment.base_offset and segment.size:
-        return slot, segment, 0  # no index need be asked
+        return slot, segment, 0  # no index needed
     return segments.locate_by_index(offset, slot)
 
 
 def _position_of_bound(log: LogState, slot: int, segment: Segment, upper_bound: int) -> int:
-    """Up to where the segment may be read: its end, unless the bound lies in it."""
+    """The end of what may be read of the segment: its own end, unless the bound lies in it."""
     if upper_bound >= log.log_end_offset:
         return segment.size
     base_offsets = log.segments.base_offsets
@@ -222,11 +223,11 @@ def _remember(log: LogState, offset: int, base_offset: int, position: int) -> No
         positions = log.read_positions = {}
     positions[offset] = (base_offset, position)
     if len(positions) > REMEMBERED_POSITIONS:
-        del positions[next(iter(positions))]  # the oldest one makes way
+        del positions[next(iter(positions))]  # the oldest one makes room
 
 
 def _remember_limit(log: LogState, slot: int, segment: Segment, limit: int, upper_bound: int) -> None:
-    """All up to the bound or the segment's end was read: its reader goes on from there."""
+    """Everything up to the bound or the segment's end was read: the reader continues there."""
     if limit < segment.size:
         _remember(log, upper_bound, segment.base_offset, limit)
     elif segment is log.segments.active:
@@ -237,7 +238,7 @@ def _remember_limit(log: LogState, slot: int, segment: Segment, limit: int, uppe
 
 
 def _remember_torn(log: LogState, segment: Segment, position: int, data: bytes) -> None:
-    """The read was cut by its size: its reader goes on from the first batch that isn't whole."""
+    """The read was cut off by its size: the reader continues with the first batch that isn't whole."""
     end = len(data)
     at = 0
     if end > _WALKED_BYTES:
@@ -256,7 +257,7 @@ def _remember_torn(log: LogState, segment: Segment, position: int, data: bytes) 
 
 
 def _remember_torn_in_file(log: LogState, segment: Segment, position: int, end: int) -> None:
-    """The same of a read that left the batches in the file."""
+    """The same for a read that left the batches in the file."""
     at = max(position, segment.offset_index.entry_at_or_before(end - 1)[1])
     chunk, chunk_at = b"", at
     next_offset = -1
@@ -277,8 +278,11 @@ def _remember_torn_in_file(log: LogState, segment: Segment, position: int, end: 
 
 
 def bound_by_aborted(log: LogState, offset: int, most: int) -> int:
-    """Up to where may be read from the offset on, in one segment, so that there are no more than so many markers of
-    aborts below; LONG_MAX where there are no more."""
+    """Return an upper bound for a read of one segment from the offset on, with at most `most` markers of
+    aborts below.
+
+    LONG_MAX if there are no more than that.
+    """
     slot = bisect_right(log.segments.base_offsets, offset) - 1
     if slot < 0:
         return LONG_MAX
@@ -289,11 +293,11 @@ def bound_by_aborted(log: LogState, offset: int, most: int) -> int:
 def aborted_transactions(
     log: LogState, fetch_offset: int, result: ReadResult, upper_bound: int = LONG_MAX
 ) -> list[AbortedTransaction]:
-    """Those that a read_committed consumer must drop from what was read, in the order of their markers.
+    """The transactions that a read_committed consumer must drop from what was read, in the order of their markers.
 
-    The bound is the first index entry behind what was read, since the batches themselves aren't looked at: so
-    transactions may be listed that began behind the last record returned, as in Kafka; but none at or above
-    `upper_bound`. Raises `IndexInTheMakingError` while it can't be said.
+    The bound is the first index entry after what was read, since the batches themselves aren't looked at. So
+    transactions that began after the last returned record may be listed, as in Kafka, but none at or above
+    `upper_bound`. Raises `IndexInTheMakingError` as long as the index is being rebuilt.
     """
     slot = bisect_left(log.segments.base_offsets, result.segment_base_offset)
     if result.position < 0 or slot == len(log.segments.row):
@@ -318,20 +322,20 @@ def aborted_transactions(
 
 # ---- finding offsets by time. Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment
 #
-# A search may be long: it awaits each batch that has to be searched, and a turn once in a while on its way over many
-# headers. To search one batch may be all of a turn, too: whoever carries a search out on the loop looks into one
-# between two of them.
+# A search may take long. It awaits each batch that has to be searched, and now and then a turn while it
+# passes many headers. Searching a single batch may take a whole turn, too. On the loop, one batch is searched
+# between two turns.
 
 HEADERS_PER_STEP = 2_000
-"""Batches that one step of a search passes over: a few milliseconds."""
+"""The batches that one step of a search passes: a few milliseconds."""
 _HEADERS_PER_SEGMENT = 20
-"""A segment counts as so many: what its time index says is read from a file."""
+"""The cost of a segment in headers: reading its time index from a file."""
 
 
 class BatchSearch(NamedTuple):
-    """What finds the first record of a batch at or after a time, from an offset on. It looks at nothing else.
+    """Finds the first record of a batch at or after a time, from an offset on. It needs nothing else.
 
-    Who awaits it is given what `find` returned, called by whoever carries the search out.
+    Whoever awaits it gets the result of `find`. The one who carries out the search calls `find`.
     """
 
     batch: Bytes
@@ -339,15 +343,18 @@ class BatchSearch(NamedTuple):
     timestamp_ms: int
     start_offset: int
     most_body_bytes: int
-    """Of a record of a compressed batch: `max.decompressed.message.bytes`."""
+    """The limit for a record of a compressed batch: `max.decompressed.message.bytes`."""
     place: str
 
     def __await__(self) -> Generator[BatchSearch, TimestampOffset | None, TimestampOffset | None]:
         return (yield self)
 
     def find(self, effort: Effort = ANY) -> TimestampOffset | None:
-        """Raises KafkaError (CORRUPT_MESSAGE; INVALID_RECORD for a record larger than the topic takes by now, no
-        further than the one that is looked for); TooMuchEffortError."""
+        """Search the batch.
+
+        Raises KafkaError (CORRUPT_MESSAGE; INVALID_RECORD for a record that exceeds the topic's current
+        limit, but only up to the record found); TooMuchEffortError.
+        """
         header = self.header
         if header.records_count > effort.records:
             raise TooMuchEffortError
@@ -355,7 +362,7 @@ class BatchSearch(NamedTuple):
         try:
             if header.compression != compression.NONE:
                 payload = compression.decompress(header.compression, payload, effort)
-            # of a view nothing is copied: a record's value may be all of the batch
+            # a view, so that nothing is copied: a record's value may be all of the batch
             data = cast("bytes", memoryview(payload))
             count = header.records_count
             sizes: Iterable[int] = repeat(0)
@@ -367,7 +374,7 @@ class BatchSearch(NamedTuple):
                 if record.timestamp >= self.timestamp_ms and record.offset >= self.start_offset:
                     return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         except CodecUnavailableError:
-            # the batch is as near as we come without its codec; a consumer then reads some records too early
+            # Without its codec, this batch is as close as we can get. A consumer then reads some records too early.
             return TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
         except (CorruptRecordError, DecompressionError, VarintTooLongError, IndexError) as failure:
             raise KafkaError(Error.CORRUPT_MESSAGE, f"{self.place}: {failure}") from failure
@@ -378,8 +385,11 @@ Search: TypeAlias = Waiting["TimestampOffset | None"]
 
 
 def carried_out(search: Search, effort: Effort = ANY) -> TimestampOffset | None:
-    """What the search finds. Raises what it raises, and TooMuchEffortError where it takes more than the effort, which
-    is that of one step and one batch."""
+    """Carry out a search at once, and return its result.
+
+    Raises what it raises, and TooMuchEffortError if it takes more than one step and one batch, or more than
+    the effort.
+    """
     found = None
     is_searched = False
     while True:
@@ -396,7 +406,7 @@ def carried_out(search: Search, effort: Effort = ANY) -> TimestampOffset | None:
 
 
 class _Passed:
-    """What a search has passed since its last pause, over all segments."""
+    """Counts what a search has passed since its last pause, across all segments."""
 
     __slots__ = ("_headers",)
 
@@ -404,7 +414,7 @@ class _Passed:
         self._headers = 0
 
     def must_pause(self, headers: int = 1) -> bool:
-        """Whether a step ends here, with so many more that were passed."""
+        """Add these headers. Returns True if the step ends here."""
         self._headers += headers
         if self._headers < HEADERS_PER_STEP:
             return False
@@ -413,13 +423,14 @@ class _Passed:
 
 
 async def search_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
-    """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
+    """Find the first record, from the log start on, whose timestamp is at or after the given one.
 
-    Only the first segment that reaches that time is searched, as in Kafka. Cleaning leaves batches that have a
-    timestamp and no record: where they alone reach it the search goes on, whereas Kafka finds nothing.
+    As in Kafka, only the first segment that reaches that time is searched. Cleaning leaves batches with a
+    timestamp and without a record. If only such batches reach the time, the search goes on, whereas Kafka
+    finds nothing.
 
-    Raises KafkaError: CORRUPT_MESSAGE, and NOT_LEADER_OR_FOLLOWER, upon which clients ask again, where the segment
-    went between two steps.
+    Raises KafkaError: CORRUPT_MESSAGE; NOT_LEADER_OR_FOLLOWER, after which clients retry, if the segment has
+    gone between two steps.
     """
     if not log.created:
         return None
@@ -458,9 +469,9 @@ async def search_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOff
 
 
 async def search_for_max_timestamp(log: LogState) -> TimestampOffset | None:
-    """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka.
+    """Find the first record with the log's largest timestamp. It may be below the log start, as in Kafka.
 
-    Kafka finds nothing where the batch that has it was emptied by cleaning. Raises as `search_for_timestamp`.
+    If cleaning has emptied the batch with that timestamp, Kafka finds nothing. Raises as `search_for_timestamp`.
     """
     if not log.created:
         return None
@@ -472,7 +483,7 @@ async def search_for_max_timestamp(log: LogState) -> TimestampOffset | None:
         _check_is_there(log, segment)
         segment.load_max_timestamp()
     best: tuple[Segment, int, BatchHeader] | None = None
-    # the one with the largest timestamp first, of equal ones the earliest
+    # the segment with the largest timestamp first; of equal ones the earliest
     for segment in sorted(segments, key=lambda segment: -segment.load_max_timestamp()):
         if best is not None and segment.load_max_timestamp() <= best[2].max_timestamp:
             break
@@ -490,8 +501,8 @@ async def search_for_max_timestamp(log: LogState) -> TimestampOffset | None:
 
 
 async def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> tuple[int, BatchHeader] | None:
-    """Position and header of the first batch that has the largest timestamp of the segment's records; None without
-    one."""
+    """Position and header of the first batch with the largest timestamp of the segment's records; None if
+    there is none."""
     max_timestamp_ms = segment.load_max_timestamp()
     for position, header in segment.batches(segment.position_for(segment.max_timestamp_offset)):
         if passed.must_pause():
@@ -512,7 +523,7 @@ async def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> tup
 
 
 def _check_is_there(log: LogState, segment: Segment) -> None:
-    """Between two steps of a search a segment may be compacted or deleted, and a log closed."""
+    """Check that the segment is still there: between two steps it may be compacted or deleted, and the log closed."""
     if log.closed or not log.segments.holds(segment):
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 

@@ -1,9 +1,9 @@
-"""Opening a log: after a clean stop its side files are trusted, otherwise made anew from the batches.
+"""Opening a log. After a clean stop its side files are trusted, otherwise they are rebuilt from the batches.
 
-After a stop that wasn't clean every segment from the one that holds the recovery point is read again: the log
-ends before the first batch that isn't whole or whose CRC doesn't match, later segments are dropped. After a
-clean one a missing or contradictory side file is noticed all the same, and its segment read again; Kafka
-trusts the absence of a snapshot or a transaction index, and then serves what it should not. Source:
+After an unclean stop, every segment from the one that holds the recovery point is read again. The log ends
+before the first batch that isn't whole or whose CRC doesn't match, and later segments are dropped. Even after
+a clean stop, a missing or contradictory side file is noticed, and its segment read again. Kafka trusts the
+absence of a snapshot or a transaction index, and then serves records that it shouldn't. Source:
 org.apache.kafka.storage LogLoader.
 """
 
@@ -58,7 +58,7 @@ def open_log(
     compacted_up_to: int,
     found_topic_id: str | None,
 ) -> None:
-    """Fills in a log that was just made. See `PartitionLog.open`. Where it raises, nothing of the log is open."""
+    """Fill in a log that was just made. See `PartitionLog.open`. If this raises, all files of the log are closed."""
     try:
         _open(log, now_ms, clean, recovery_point, log_start_offset, found_topic_id)
         if not clean:
@@ -69,8 +69,11 @@ def open_log(
 
 
 def _find_hole(log: LogState, recovery_point: int, log_start_offset: int, compacted_up_to: int) -> None:
-    """Between two segments that weren't synced a power loss may have taken the end of the first, and all of it before
-    the first one that is left. Nobody has compacted these. (Kafka goes on with what is there.)"""
+    """Find out whether a power loss took records from the middle of the log, if nobody has compacted it there.
+
+    It may have taken the end of a segment that wasn't synced, although the next one is there, or everything
+    before the first segment that is left. (Kafka goes on with what is there.)
+    """
     bases = log.segments.base_offsets
     if bases[0] > max(log_start_offset, recovery_point, compacted_up_to):
         log.hole = log_start_offset
@@ -132,9 +135,9 @@ def _open(
     )
     tell_end(log, log.log_end_offset, recovery_point)
     if clean and log.log_end_offset < log_start_offset:
-        # a clean stop leaves none: whichever of the two was damaged, the records are there
+        # impossible after a clean stop: one of the two is damaged, and the records are there
         logger.warning(
-            "%s ends at %d, and is said to begin at %d, which is passed over",
+            "%s ends at %d, and its log start is given as %d, which is ignored",
             log.directory,
             log.log_end_offset,
             log_start_offset,
@@ -142,7 +145,7 @@ def _open(
         log.log_start_offset = base_offsets[0]
     elif log.log_end_offset < log_start_offset:
         logger.warning(
-            "%s ends at %d, before its log start %d: it begins anew there",
+            "%s ends at %d, before its log start %d: starting over there",
             log.directory,
             log.log_end_offset,
             log_start_offset,
@@ -156,12 +159,13 @@ def _open(
     log.segments.active.check_full()
     log.update_first_unstable_offset()
     if log.flush_is_due:
-        # found in the page cache, perhaps: a producer that sends it again is to hear of it once the disk has it
+        # Perhaps they are only in the page cache. A producer that sends one again gets its answer once the
+        # disk has it.
         syncing.flush_to(log, log.log_end_offset, now_ms)
 
 
 def create_directory(log: LogState, now_ms: int) -> None:
-    """Makes the directory with all that a log needs before its first batch."""
+    """Make the directory with everything that a log needs before its first batch."""
     log.files.make_directory(log.directory)
     _write_partition_metadata(log)
     log.leader_epochs.start_writing()
@@ -171,8 +175,10 @@ def create_directory(log: LogState, now_ms: int) -> None:
 
 
 def _write_partition_metadata(log: LogState, *, synced: bool = False) -> None:
-    """Without it Kafka would take the directory for a stray one. Unless `synced`, the disk has it with the first
-    records."""
+    """Write partition.metadata. Without it Kafka would take the directory for a stray one.
+
+    Unless `synced`, the disk has it along with the first records.
+    """
     if log.topic_id is not None:
         path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
         log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=synced)
@@ -188,7 +194,7 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
                 raise
             if clean and _has_bytes(log, names):
                 raise _to_mend(failure, log.topic_id) from failure
-            logger.warning("The partition's metadata is made anew: %s", failure)
+            logger.warning("Rebuilding the partition's metadata: %s", failure)
         except checkpoints.CheckpointError as failure:
             if log.topic_id is None:
                 raise
@@ -199,7 +205,7 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
     elif log.topic_id is None:
         log.topic_id = found
     elif log.topic_id != found:
-        raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
+        raise InconsistentTopicIdError(f"{log.directory} has topic id {found}, not {log.topic_id}")
 
 
 def _to_mend(failure: checkpoints.CheckpointError, topic_id: str) -> checkpoints.CheckpointError:
@@ -207,14 +213,15 @@ def _to_mend(failure: checkpoints.CheckpointError, topic_id: str) -> checkpoints
 
 
 def _has_bytes(log: LogState, names: set[str]) -> bool:
-    """Whether any segment has some: a log without any has nothing to sync, not even at a clean end."""
+    """True if any segment has data. If not, there is nothing to sync, not even for a clean close."""
     return any(
         log.files.size_of(File(f"{log.directory}/{name}")) for name in names if name.endswith(LOG_SUFFIX)
     )
 
 
 def _remove_orphans(files: Files, directory: str, found: FoundFiles, *, going: set[str]) -> None:
-    """`going`: what a kill has left of segments that were being deleted, whose indexes may be left."""
+    """Remove indexes without a `.log`, and report them. `going`: names that a kill has left of segments that
+    were being deleted, whose indexes may be left."""
     bases = set(found.base_offsets)
     orphans = [name for offset, name in found.indexes if offset not in bases]
     if not orphans:
@@ -247,9 +254,12 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
 
 
 def _drop_leftovers(log: LogState, *, overlaps: bool) -> None:
-    """Drops segments where the one before holds the offsets that they begin at: empty ones that a failed roll left
-    behind; and where compaction has put a segment in the place of several, and the power went while the disk had its
-    name and not yet that they are gone, these, though the topic may not be compacted any more."""
+    """Drop segments whose base offset the segment before them already holds.
+
+    These are empty ones that a failed roll left behind. Also, compaction may have replaced several segments
+    by one, and a power loss come when the disk had its name, but not yet the removal of the others. Then
+    those go, even if the topic isn't compacted any more.
+    """
     leftovers = []
     if len(log.segments.row) == 1:
         return
@@ -260,13 +270,12 @@ def _drop_leftovers(log: LogState, *, overlaps: bool) -> None:
         else:
             before = segment
     for segment in leftovers:
-        logger.warning("%s begins within the one before it: dropped", segment.log.path)
+        logger.warning("%s begins within the segment before it, and is dropped", segment.log.path)
     removal.drop_segments(log, leftovers)
 
 
 def _reaches(segment: Segment, offset: int) -> bool:
-    """Whether a batch that holds ends at or after the offset. The index isn't checked yet: it gives no more than a
-    hint."""
+    """True if a valid batch ends at or after the offset. The index isn't checked yet, so it is only a hint."""
     try:
         position = segment.offset_index.lookup(offset)
         found = segment.find(offset, position if 0 <= position < segment.size else 0)
@@ -287,11 +296,11 @@ def _holds(segment: Segment, position: int, header: BatchHeader) -> bool:
 
 
 def _load_leader_epochs(log: LogState) -> bool:
-    """Whether the file says anything that makes sense."""
+    """Load the leader epochs. Returns False if the file has none, or makes no sense."""
     try:
         log.leader_epochs.load()
     except checkpoints.CheckpointError as failure:
-        logger.warning("The leader epochs are made anew from the batches: %s", failure)
+        logger.warning("Rebuilding the leader epochs from the batches: %s", failure)
         return False
     return bool(log.leader_epochs.entries)
 
@@ -305,7 +314,7 @@ def _load(
     recovery_point: int,
     checkpointed_start: int,
 ) -> None:
-    """Brings segments, their side files and the producers' state into agreement; sets end and recovery point."""
+    """Bring segments, side files and the producers' state into agreement. Sets the end and the recovery point."""
     states: ProducerStates | None = None
     cut = False
     end_offset = log.segments.base_offsets[0]
@@ -325,7 +334,7 @@ def _load(
                 _go_on_behind_gap(log, states, segment.base_offset)
             recovered_slot = slot
             if slot < first_unflushed:
-                logger.warning("%s: side files are made anew", segment.log.path)
+                logger.warning("%s: rebuilding its side files", segment.log.path)
             if slot < first_unflushed:
                 segment_recovery.recover(log, segment, states, ())
             else:
@@ -342,12 +351,12 @@ def _load(
         slot += 1
     log.log_end_offset = end_offset
     synced = end_offset if clean else min(recovery_point, end_offset)
-    # what was made anew beside a closed segment isn't on the disk yet, though its records may be
+    # a closed segment's rebuilt files aren't on the disk yet, though its records may be
     log.flushing.begin_at(synced if first_unsynced is None else min(synced, first_unsynced))
     log.snapshots.remove_strays(log.segments.base_offsets)
     if states is not None and states.map_end_offset == end_offset:
-        # Kafka reads its snapshot back, and so knows each producer's last batch alone. The others are kept here: a
-        # producer that repeats what was in flight at the crash is answered as it would have been without one.
+        # Kafka reads its snapshot back, and so only knows each producer's last batch. These states have them
+        # all, so a producer that resends what was in flight at the crash gets the same answer as without one.
         states.expire(now_ms, log.config.producer_id_expiration_ms)
         log.producers = states
         log.snapshots.remove_outside(log.log_start_offset, end_offset)
@@ -359,18 +368,22 @@ def _load(
 
 
 def _go_on_behind_gap(log: LogState, states: ProducerStates, base_offset: int) -> None:
-    """The segment read just now ends before the next one begins: compaction has emptied its end, or a power loss took
-    it from the disk. A snapshot at that base may say what was lost, a transaction whose marker never comes among it:
-    it is made anew from what is there. Kafka believes it."""
+    """Take a new snapshot after a segment that ends before the next one begins.
+
+    Compaction has removed its end, or a power loss took it from the disk. An existing snapshot at the next
+    base may contain what was lost, such as a transaction whose marker never comes, so it is rebuilt from what
+    is there. Kafka trusts it.
+    """
     states.map_end_offset = base_offset
     log.snapshots.take(states)
 
 
 def _states_at(log: LogState, slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:
-    """The producers as they were at the segment's base, as far as a snapshot and the segments before it can say.
+    """The producers at the segment's base, as far as a snapshot and the segments before it show them.
 
-    A snapshot counts that lies past the *checkpointed* log start: segments may have been deleted since, and who
-    wrote in them alone is known from the snapshot at the base of the first one left (Kafka: `LogLoader`).
+    A snapshot after the *checkpointed* log start counts. Segments may have been deleted since, and then only
+    the snapshot at the base of the first remaining one knows the producers that wrote to them (Kafka:
+    `LogLoader`).
     """
     base_offset = log.segments.base_offsets[slot]
     states = ProducerStates(log.producers.topic_partition)
@@ -384,14 +397,14 @@ def _states_at(log: LogState, slot: int, now_ms: int, checkpointed_start: int) -
     return states
 
 
-# ---- what lies in a log's directory when it is opened
+# ---- the files in a log's directory when it is opened
 
 _UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
 END_OF_OFFSET = 20
 
 
 class FoundFiles:
-    """By their names, in one walk: a start does this for each partition."""
+    """The found files, by their names, in one walk: a start does this for each partition."""
 
     __slots__ = ("base_offsets", "indexes", "snapshots", "unfinished")
 
@@ -400,7 +413,7 @@ class FoundFiles:
         self.snapshots: list[int] = []
         self.indexes: list[tuple[int, str]] = []
         self.unfinished = False
-        """Whether something was on its way in or out."""
+        """True if a file was being added or removed when the broker stopped."""
         for name in names:
             offset = offset_of(name)
             if offset is None:
@@ -419,21 +432,21 @@ class FoundFiles:
         self.snapshots.sort()
 
 
-# ---- whether what stands beside a `.log` can be believed, and making it anew where nothing was cut
+# ---- whether a segment's side files can be trusted, and rebuilding them
 #
-# Kafka checks that a segment has an offset index, and trusts the rest. Here a segment is read again where any of its
-# indexes is missing or contradicts the `.log`.
+# Kafka checks that a segment has an offset index, and trusts the rest. Here a segment is read again if any of
+# its indexes is missing or contradicts the `.log`.
 
 
 def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
-    """The offset at which the segment ends, None where it must be read again.
+    """The offset at which the segment ends, or None if it has to be read again.
 
-    `names` are those in the log's directory. Zeros that Kafka left behind its index entries are cut.
+    `names` are those in the log's directory. Zeros that Kafka left after its index entries are cut off.
     """
     segment = log.segments[slot]
     stem = f"{segment.base_offset:020d}"
     if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
-        return None  # whoever reads all of it sees whether it is this one
+        return None  # reading all of it checks whether it is the right file
     next_base_offset = log.segments.next_base_offset(slot)
     _check_place(segment, next_base_offset)
     segment.offset_index.trim()
@@ -454,13 +467,13 @@ def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
 
 
 def _check_place(segment: Segment, next_base_offset: int | None) -> None:
-    """Raises `MisplacedSegmentError`. Of the active one `_whole_end` sees it."""
+    """Raises `MisplacedSegmentError`. `_whole_end` checks the active segment."""
     if next_base_offset is None:
         return
     try:
         first = next((header.base_offset for _position, header in segment.batches()), segment.base_offset)
     except KafkaError:
-        return  # whoever reads there is told
+        return  # reading it again reports that
     if not segment.base_offset <= first < next_base_offset:
         raise MisplacedSegmentError(segment.log.path, first)
 
@@ -480,7 +493,8 @@ def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
 
 
 def _whole_end(segment: Segment) -> int | None:
-    """The offset after the last batch, where the walk from the last index entry ends where the file does."""
+    """The offset after the last batch, if the walk from the last index entry ends at the end of the file,
+    else None."""
     end_offset, end = segment.walk_to_end()
     if end and end_offset <= segment.base_offset:
         raise MisplacedSegmentError(segment.log.path, end_offset - 1)
@@ -494,10 +508,10 @@ def _keeps_txn_index(log: LogState, segment: Segment, end_offset: int, is_there:
 
 
 def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
-    """Whether a segment without a transaction index holds a marker that aborted something.
+    """True if a segment without a transaction index holds the marker of an abort.
 
-    Only where the snapshot at its end knows transactions, or is missing, need it be read. Where no abort is
-    found an empty index is left, so that it isn't read again.
+    It only has to be read if the snapshot at its end knows transactions, or is missing. If there is no abort,
+    an empty index is created, so that it isn't read again.
     """
     producers = log.snapshots.read(end)
     if producers is not None and not any(
@@ -507,7 +521,7 @@ def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
     if end <= log.log_start_offset or segment.size == 0:
         return False
     for position, header in segment.batches():
-        # one with a delete horizon was cleaned since: of its transaction no data is left, and no entry
+        # One with a delete horizon has been cleaned since: neither data nor an entry of its transaction is left.
         if header.producer_id >= 0 and header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT) == CONTROL_BIT:
             marker = read_marker(segment.files.read(segment.log, header.size_bytes, position))
             if marker is not None and not marker.commit:
@@ -518,8 +532,8 @@ def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
 
 
 def rebuild_leader_epochs(log: LogState) -> None:
-    """Makes the leader epochs anew from the batches. What recovered segments said is known already, and may hide an
-    earlier segment's beginning of the same epoch."""
+    """Rebuild the leader epochs from the batches. The epochs known from recovered segments go first: they may
+    hide that an epoch began in an earlier segment."""
     log.leader_epochs.clear()
     for segment in log.segments:
         for _position, header in segment.batches():
@@ -528,16 +542,17 @@ def rebuild_leader_epochs(log: LogState) -> None:
     log.leader_epochs.start_writing()
 
 
-# ---- what a log has lost, told at its opening: it goes on with what is there, and nobody would find out by himself
+# ---- losses of a log, reported when it is opened: it goes on with what is there, and nobody would notice
 #
-# Kafka tells none of this. What is told is no proof where it can't be one: of compaction's gaps nothing is said.
+# Kafka reports none of this. Nothing is reported if it isn't certain: compaction leaves gaps, so these are no
+# proof.
 
 
 def tell_end(log: LogState, end_offset: int, recovery_point: int) -> None:
-    """The log ends before what is said to have been synced of it."""
+    """Report that the log ends before the offset up to which it was synced."""
     if end_offset < recovery_point:
         logger.warning(
-            "%s ends at offset %d, and was synced up to %d: what lies between is lost",
+            "%s ends at offset %d, but was synced up to %d: the records in between are lost",
             log.directory,
             end_offset,
             recovery_point,
@@ -545,7 +560,7 @@ def tell_end(log: LogState, end_offset: int, recovery_point: int) -> None:
 
 
 def tell_orphans(directory: str, names: Sequence[str]) -> None:
-    """Indexes of segments that aren't there."""
+    """Report indexes without a segment."""
     for base_offset in sorted({offset for name in names if (offset := offset_of(name)) is not None}):
         logger.warning(
             "%s/%020d%s is missing beside its indexes: its records are lost",
@@ -556,7 +571,7 @@ def tell_orphans(directory: str, names: Sequence[str]) -> None:
 
 
 def tell_gap(log: LogState, segment: Segment, end_offset: int | None, next_base_offset: int) -> None:
-    """A segment ends before the next one begins. `end_offset` where it was read; else its last batches are asked."""
+    """Report a segment that ends before the next one begins. Without `end_offset` its last batches are read."""
     if end_offset is None:
         try:
             end_offset = segment.next_offset()
@@ -566,11 +581,13 @@ def tell_gap(log: LogState, segment: Segment, end_offset: int | None, next_base_
     if "compact" in log.config.cleanup_policy:  # which leaves gaps
         known = max(segment.offset_index.last_entry()[0], segment.time_index.last_entry()[1])
         if end_offset <= known and segment.time_index.count:
-            logger.warning("%s ends at offset %d: its indexes know %d", segment.log.path, end_offset, known)
+            logger.warning(
+                "%s ends at offset %d, but its indexes go up to %d", segment.log.path, end_offset, known
+            )
         return
     if end_offset < next_base_offset:
         logger.warning(
-            "%s ends at offset %d, and the next segment begins at %d: what lies between is lost",
+            "%s ends at offset %d, and the next segment begins at %d: the records in between are lost",
             segment.log.path,
             end_offset,
             next_base_offset,

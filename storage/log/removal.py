@@ -1,4 +1,4 @@
-"""What goes out of a log, and how: renamed at once, unlinked in the background after a delay."""
+"""Removing files of a log: they are renamed at once, and unlinked in the background after a delay."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_NAME = 255
 
 
 def drop_segments(log: LogState, doomed: Sequence[Segment]) -> None:
-    """Takes the segments and the snapshots at their bases out of the log, in the order given: of a log's end
-    the last one first, so that no hole is left by one who is killed meanwhile.
+    """Remove the segments and the snapshots at their bases, in the given order.
 
-    Where one can't be renamed, it and those behind it stay in the log, and `OSError` is raised.
+    For a log's end the last segment comes first, so that a kill meanwhile leaves no hole. If one can't be
+    renamed, it and those after it stay in the log, and `OSError` is raised.
     """
     paths = []
     try:
@@ -79,24 +79,25 @@ def out_of_use_path(directory: str, topic: str, partition: int, unique: str, suf
     return os.path.join(os.path.dirname(directory), topic[: MAX_NAME - len(end)] + end)
 
 
-# ---- retention: which segments may go, below the log start, too old, or too many
+# ---- retention: segments that may go because they are below the log start, too old, or too many
 #
-# Segments go oldest first, up to the first that stays, and none that reaches above the high watermark. The active one
-# may go too: an empty one at the log end takes its place. Source: UnifiedLog.deleteOldSegments.
+# The oldest segment goes first, up to the first one that stays. None goes that reaches above the high
+# watermark. The active one may go too: then an empty one at the log end takes its place. Source:
+# UnifiedLog.deleteOldSegments.
 
 
 Breaches = Callable[[Segment, int | None], bool]
-"""Of a segment and the base offset of the one behind it."""
+"""Takes a segment and the base offset of the next one. True if the segment may go."""
 
 
 MOST_DELETED_AT_ONCE = 100
-"""Segments: their files are renamed while nobody else is served, some 5 ms. A topic with segment.ms=1 has ten thousand
-of them in no time."""
+"""The most segments to delete at once. Renaming their files takes some 5 ms, in which nobody else is served.
+A topic with segment.ms=1 soon has ten thousand of them."""
 
 
 def apply_retention(log: LogState, now_ms: int, most: int) -> int:
-    """See `PartitionLog.apply_retention`. Segments that can't be renamed lie below the log start from then on: the next
-    pass tries them again."""
+    """See `PartitionLog.apply_retention`. If a segment can't be renamed, it lies below the log start from
+    then on, and the next pass retries."""
     if not log.created or log.closed:
         return 0
     deleted = _delete(log, now_ms, _below_log_start(log), most)

@@ -1,11 +1,12 @@
-"""A log and the cleaner: the plan of a pass, and cleaned segments put in the place of those that they were made from.
+"""A log and the cleaner: planning a pass, and replacing segments by the cleaned one that was made from them.
 
     log synced, .cleaned → .swap, names synced | old files → .deleted, .swap → the real names, names synced | old files
     unlinked
 
-Killed before the first bar, the log is as before at the next start; behind it, as after: the start finishes what has
-come so far (`settle`). Kafka syncs the names at the end alone, and not the log: what made a record obsolete, a newer
-value or the marker of an abort, may be in the page cache only, and a replica has it. Here a power loss would take both.
+After a kill before the first bar, the log is as before at the next start. After a kill behind it, the start
+finishes the replacement (`settle`). Kafka only syncs the names at the end, and doesn't sync the log. The
+record that made another one obsolete, a newer value or the marker of an abort, may then only be in the page
+cache, but a replica has it. Here a power loss would take both.
 Source: org.apache.kafka.storage LocalLog.replaceSegments, LogToClean, LogLoader.
 """
 
@@ -42,16 +43,16 @@ from storage.log.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-# ---- what the log gives to the cleaner
+# ---- the input of the cleaner
 
 PRODUCERS_PER_TURN = 5_000
-"""Of which the last batches are sampled, before others are served."""
+"""The producers whose last batches are listed before others are served."""
 
 
 def cleaning_plan(
     log: LogState, *, first_dirty_offset: int, first_uncleanable_offset: int, now_ms: int, max_keys: int
 ) -> CleaningPlan:
-    """A pass over the log as it is now, but for `producers`. See `PartitionLog.cleaning_plan`."""
+    """Plan a pass over the current log, without `producers`. See `PartitionLog.cleaning_plan`."""
     segments = log.segments
     end_slot = segments.slot_of(first_uncleanable_offset)
     config = log.config
@@ -87,8 +88,11 @@ def cleaning_plan(
 
 
 async def producers_in_steps(log: LogState) -> array[int]:
-    """The plan's `producers`. Each is as it is at its step: where one has written since the plan was made, what it
-    wrote before isn't its last batch any more, and what it wrote lies above all that is cleaned."""
+    """Return the plan's `producers`, each as it is at its step.
+
+    If a producer has written since the plan was made, its earlier batch isn't its last one any more, and the
+    new one lies above everything that is cleaned.
+    """
     ids, epochs, last_data_offsets = array("q"), array("q"), array("q")
     for number, producer_id in enumerate([*log.producers.producers], 1):
         producer = log.producers.producers.get(producer_id)
@@ -101,20 +105,20 @@ async def producers_in_steps(log: LogState) -> array[int]:
     return ids + epochs + last_data_offsets
 
 
-# ---- putting a cleaned segment in its place
+# ---- replacing segments by the cleaned one
 
 NAMES_RETRY_MS = 1_000
-"""After it had no descriptor the names' sync is tried again."""
+"""The delay before the names' sync is retried after it got no descriptor."""
 
 
 class ReplacedMeanwhileError(Exception):
-    """The log isn't any more what the cleaner has read: nothing was replaced."""
+    """The log has changed since the cleaner read it. Nothing was replaced."""
 
 
 def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None:
     """See `PartitionLog.replace_segments`."""
     if log.replacement is not None:
-        raise ValueError(f"a segment of {log.directory} is being replaced already")
+        raise ValueError(f"another segment of {log.directory} is being replaced")
     if log.closed or _replaced(log, cleaned) is None:
         _discard(log, cleaned.base_offset)
         then(_changed(log))
@@ -131,13 +135,13 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
 
 
 def _begin(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:
-    """All that the pass went by is on the disk, unless there was a failure."""
+    """Start the replacement once everything that the pass relied on is on the disk, unless that failed."""
     if log.replacement is None or log.replacement[0] is not cleaned:
         return
     directory, base_offset, then = log.directory, cleaned.base_offset, log.replacement[1]
     if failure is not None or log.closed or _replaced(log, cleaned) is None:
         log.replacement = None
-        if not log.closed:  # else the folder may be another's by now
+        if not log.closed:  # else another log may use the folder by now
             _discard(log, base_offset)
         then(failure or _changed(log))
         return
@@ -156,10 +160,12 @@ def _begin(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
 
 
 def give_up(log: LogState) -> None:
-    """What is being replaced stays: the log's end is about to be cut off. It waits for the disk: a swap that came back
-    after a power loss would take the place of what is appended from here on.
+    """Take back the replacement under way, since the log's end is about to be cut off.
 
-    Raises `OSError`, and the log takes nothing more.
+    It waits for the disk. Otherwise a swap file that a power loss brought back could replace what is appended
+    from now on.
+
+    Raises `OSError`; then the log takes no more records.
     """
     if log.replacement is not None:
         failure = _stop(log, *log.replacement, _changed(log))
@@ -178,7 +184,7 @@ def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
         _sync_names(log, lambda again: _go_on(log, cleaned, again), delay_ms=NAMES_RETRY_MS)
         return
     if failure is None and log.closed:
-        # the next start goes on from here
+        # the next start continues from here
         log.replacement = None
         then(log.closed_error())
         return
@@ -204,7 +210,7 @@ def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
 
 
 def _stop(log: LogState, cleaned: CleanedSegment, then: Then, why: Exception) -> OSError | None:
-    """Returns why it can't be taken back."""
+    """Take back the replacement, and call `then`. Returns the failure if it can't be taken back."""
     log.replacement = None
     failure = _take_back(log, cleaned.base_offset)
     then(why)
@@ -227,7 +233,7 @@ def _segment_of(log: LogState, cleaned: CleanedSegment, first: Segment) -> Segme
 
 
 def _replace(log: LogState, segment: Segment, old: list[Segment]) -> list[str]:
-    """Returns the paths of what is out of use now. Where it fails the log can't be used any more."""
+    """Replace the segments, and return the paths of files out of use. If it fails, the log can't be used any more."""
     log.segments.replace(old, segment)
     log.read_positions = None
     paths = []
@@ -247,8 +253,7 @@ def _end(log: LogState, paths: list[str], then: Then, failure: Exception | None)
 
 
 def go_on(log: LogState) -> None:
-    """Does what too little memory, or too few descriptors, have kept from being done: what is out of use goes once the
-    names are synced that took its place."""
+    """Do what was put off for lack of memory or descriptors: delete replaced files, once the new names are synced."""
     paths = log.out_of_use
     if paths:
         then = partial(_delete, log, paths)
@@ -257,7 +262,7 @@ def go_on(log: LogState) -> None:
 
 
 def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> None:
-    """`failure` is that of the names' sync."""
+    """Delete files later. `failure` is that of the names' sync."""
     if failure is None:
         try:
             removal.unlink_later(log, paths)
@@ -270,8 +275,7 @@ def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> N
 
 
 def _replaced(log: LogState, cleaned: CleanedSegment) -> list[Segment] | None:
-    """The segments in whose place the cleaned one comes; None where they aren't all there, one behind the other, and
-    closed."""
+    """The segments that the cleaned one replaces, or None unless they are all there, consecutive, and closed."""
     bases = log.segments.base_offsets
     slot = log.segments.slot_of(cleaned.base_offset)
     end = slot + len(cleaned.replaced)
@@ -289,10 +293,10 @@ def _rename(log: LogState, old: str, new: str, *, optional: bool) -> None:
 
 
 def _take_back(log: LogState, base_offset: int) -> OSError | None:
-    """Removes the new segment, for sure. Where the disk refuses the log can't be used any more, since a start would
-    finish the swap; then why is returned.
+    """Remove the new segment, and sync that. Returns the failure if the disk refuses.
 
-    The `.log` goes last: an index alone would be taken for that of the old one.
+    Then the log can't be used any more, since a start would finish the swap. The `.log` goes last: an index
+    alone would be taken for that of the old segment.
     """
     try:
         for suffix in reversed(SEGMENT_SUFFIXES):
@@ -306,7 +310,7 @@ def _take_back(log: LogState, base_offset: int) -> OSError | None:
 
 
 def _discard(log: LogState, base_offset: int) -> None:
-    """What the pass has made and nobody takes. What can't be removed is left to the next start."""
+    """Remove what the pass has made in vain. The next start removes what can't be removed now."""
     with contextlib.suppress(OSError):
         remove_cleaned(log.files, log.directory, base_offset)
 
@@ -320,31 +324,32 @@ def _sync_names(log: LogState, then: Then, *, delay_ms: int = 0) -> None:
 
 
 def _changed(log: LogState) -> ReplacedMeanwhileError:
-    return ReplacedMeanwhileError(f"{log.directory} isn't any more what was cleaned")
+    return ReplacedMeanwhileError(f"{log.directory} has changed since it was cleaned")
 
 
-# ---- what an earlier run has left of segments that were about to take the place of others, or to go
+# ---- files that an earlier run left of segments that were about to replace others, or to be deleted
 #
-# A kill leaves what one of the steps left; after a power loss any of the names that weren't synced may be the old one
-# or the new one, each by itself. Source: LogLoader (removeTempFilesAndCollectSwapFiles, load).
+# A kill leaves the files of some step. After a power loss, each name that wasn't synced may be the old one or
+# the new one.
+# Source: LogLoader (removeTempFilesAndCollectSwapFiles, load).
 
 _METADATA_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
 
 
 def settle(files: Files, directory: str, names: set[str]) -> set[str]:
-    """Finishes the swaps that were complete, and undoes the others; what is out of use goes. Returns the names that are
-    there then. Raises `OSError`."""
+    """Finish complete swaps, undo the others, and delete what is out of use. Returns the remaining names.
+    Raises `OSError`."""
     return _finish_swaps(files, directory, _remove_temporary(files, directory, names))
 
 
 def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]:
-    """Deletes what was on its way out, or on its way in and not complete."""
+    """Delete files that were being removed, or being added and aren't complete."""
     cleaned = [offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     least_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
     undone: set[str] = set()
     if least_cleaned is not None:
-        # a swap at or above a segment still being made is part of a split that didn't come to its end
-        # (KAFKA-6264); not so where its old segment has made way for it: nothing else has these records
+        # A swap file at or above a segment that was still being made belongs to an unfinished split
+        # (KAFKA-6264). But if its old segment has made way for it, nothing else has these records.
         undone = {
             name
             for name in names
@@ -355,7 +360,7 @@ def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]
         }
     _remove(files, directory, undone)
     if undone:
-        # what says that it isn't complete goes after it
+        # the file that shows it isn't complete goes afterwards
         files.sync_directory(directory)
     out_of_use = {
         name
@@ -373,11 +378,12 @@ def _has_made_way(base_offset: int, names: set[str]) -> bool:
 
 
 def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
-    """Compacted segments that were complete take the place of those that they were made from."""
+    """Let complete compacted segments replace those that they were made from."""
     swaps = {name for name in names if name.endswith(SWAP_SUFFIX) and offset_of(name) is not None}
     if not swaps:
         return names
-    # killed before it had synced these names: a power loss must not take them back while the old files are gone
+    # A kill may have come before these names were synced. A power loss must not take them back once the old
+    # files are gone.
     files.sync_directory(directory)
     logs = {name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
     bases = {offset for offset in map(offset_of, logs) if offset is not None}
@@ -386,7 +392,7 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
     )
     swaps &= names
     if bases:
-        # where nothing is left in the new one, what lies beside the old one at its base goes all the same
+        # even if the new one is empty, the old one's side files at its base go
         end = max(segment_recovery.end_of_file(files, f"{directory}/{name}") for name in logs)
         end = max(end, *(base + 1 for base in bases))
         replaced = {
@@ -396,7 +402,7 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
         }
         _remove(files, directory, replaced)
         names = names - replaced
-    # the logs last: what lies beside one that has its name, under the name of a swap, is doubtful
+    # The logs last: the side files of one that has its name, if they still have swap names, are doubtful.
     for name in sorted(swaps, key=lambda name: (name in logs, name)):
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
     files.sync_directory(directory)
@@ -404,13 +410,15 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
 
 
 def _remove_doubtful(files: Files, directory: str, names: set[str], swaps: set[str]) -> set[str]:
-    """Of a swap only indexes are left: the `.log` has its name by now, or a power loss took it, and the old one is
-    there. Nobody can tell whether they are that one's, or those that have their names: all of them are made anew. Kafka
-    takes the former to be."""
+    """Remove the files of a swap of which only indexes are left, and the indexes with the real names.
+
+    Either the `.log` has its name by now, or a power loss took it and the old one is there. Nobody can tell
+    which `.log` the indexes belong to, so all of them are rebuilt. Kafka assumes the former.
+    """
     named = {name.removesuffix(SWAP_SUFFIX) for name in swaps} & names
     if named:
         _remove(files, directory, named)
-        files.sync_directory(directory)  # first: without the swaps nobody would doubt them
+        files.sync_directory(directory)  # first: without the swap files nobody would doubt them
     _remove(files, directory, swaps)
     return names - named - swaps
 

@@ -40,12 +40,12 @@ logger = logging.getLogger(__name__)
 
 _HEADERS_CHUNK_BYTES = 8192
 _LOOKED_AT = 200
-"""Batches from an index entry to the one that has a timestamp: where that takes more, it isn't looked for."""
-_REINDEXED_BYTES = 4096  # index.interval.bytes' default, for an index that is made anew while it is used
+"""How many batches may lie between an index entry and the one with a timestamp. Further on it isn't looked for."""
+_REINDEXED_BYTES = 4096  # the default of index.interval.bytes, to rebuild an index while it is used
 
 
 class Segment:
-    """Nothing is read before it is needed. Calls that touch files may raise `OSError`."""
+    """One segment. It reads nothing before it is needed. Calls that touch files may raise `OSError`."""
 
     __slots__ = (
         "_first_timestamp_ms",
@@ -84,7 +84,7 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.max_index_bytes = max_index_bytes
         self.is_full = False
-        """Whether an index has no room left (the time index keeps some for the entry of its end)."""
+        """True if an index has no room left. (The time index keeps room for its last entry.)"""
         stem = file_path(directory, base_offset, "")
         self.log = File(stem + LOG_SUFFIX)
         self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset)
@@ -92,13 +92,13 @@ class Segment:
         self.txn_index = TransactionIndex(files, stem + TXN_INDEX_SUFFIX)
         self.bytes_since_index_entry = 0
         self.max_timestamp_ms: int | None = None
-        """The largest timestamp of its records, -1 of none; None until it is asked for."""
+        """The largest timestamp of its records, -1 if it has none. None until it is needed."""
         self.max_timestamp_offset = base_offset
-        """The last offset of the batch that has it."""
+        """The last offset of the batch with the largest timestamp."""
         self._first_timestamp_ms: int | None = None
 
     def create(self) -> None:
-        """Makes its files, empty; what an earlier run may have left of them is gone."""
+        """Create its files, empty. Leftovers of an earlier run are removed."""
         self.files.remove(self.txn_index.file.path)
         self.files.create(self.log)
         self.offset_index.create()
@@ -107,13 +107,14 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
 
     def load_max_timestamp(self) -> int:
-        """The largest timestamp, which a closed segment's last time index entry says; -1 without timestamps."""
+        """Return the largest timestamp, -1 without timestamps. A closed segment has it in its last time index
+        entry."""
         if self.max_timestamp_ms is None:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
         return self.max_timestamp_ms
 
     def first_timestamp_ms(self) -> int:
-        """The first batch's largest timestamp, from which the time to roll counts; -1 without a batch."""
+        """Return the largest timestamp of the first batch, from which the time to roll counts; -1 without a batch."""
         if self._first_timestamp_ms is None:
             for _position, header in self.batches():
                 self._first_timestamp_ms = header.max_timestamp
@@ -122,7 +123,7 @@ class Segment:
         return self._first_timestamp_ms
 
     def must_roll_for(self, header: BatchHeader, base_offset: int, now_ms: int, config: LogConfig) -> bool:
-        """Whether it is full, old, or too far from the batch's offsets. Source: LogSegment.shouldRoll."""
+        """True if the segment is full, old, or too far from the batch's offsets. Source: LogSegment.shouldRoll."""
         size = self.size
         if (
             size > config.segment_bytes - header.batch_length - LOG_OVERHEAD
@@ -133,7 +134,7 @@ class Segment:
             return False
         if self.is_full:
             return True
-        # How long it has waited: by the batch's largest timestamp, or else by the clock.
+        # Its age, measured with the batch's largest timestamp, or else with the clock.
         first_ms = self._first_timestamp_ms
         if first_ms is None:
             first_ms = self.first_timestamp_ms()
@@ -148,12 +149,12 @@ class Segment:
         aborted: AbortedTxn | None,
         index_interval_bytes: int,
     ) -> None:
-        """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
+        """Write one batch and its index entries. If any of it fails, all of it is undone."""
         position = self.size
         size = len(batch)
         max_so_far_ms = self.max_timestamp_ms
         if max_so_far_ms is None:
-            # before the write: what fails behind it must be taken back
+            # before the write: a failure after it would have to be undone
             max_so_far_ms = self.load_max_timestamp()
         self.files.append(self.log, batch, position)
         max_offset = self.max_timestamp_offset
@@ -213,9 +214,10 @@ class Segment:
             ) from failure
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Each whole batch's position and header, from `position`, a batch's, up to the position `end`.
+        """Iterate over whole batches, as (position, header), from `position`, which is a batch's, up to the
+        position `end`.
 
-        The records are not read. Raises `KafkaError` (CORRUPT_MESSAGE) at a header that can't be one.
+        It doesn't read the records. Raises `KafkaError` (CORRUPT_MESSAGE) at an impossible header.
         """
         if end is None:
             end = self.size
@@ -237,15 +239,18 @@ class Segment:
             position += size
 
     def find(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
-        """The first batch from `position` on that ends at or after the offset; None where all end before it."""
+        """Return the first batch from `position` on that ends at or after the offset; None if all end before it."""
         for at, header in self.batches(position):
             if header.base_offset + header.last_offset_delta >= offset:
                 return at, header
         return None
 
     def find_by_index(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """As `find`, from where the index says. An entry leads to a batch that ends at the offset or before it: one
-        that leads anywhere else has been damaged, and the index is made anew."""
+        """Find the batch as `find` does, starting where the index says.
+
+        An entry leads to a batch that ends at the offset or before it. If it doesn't, the index is damaged
+        and is rebuilt.
+        """
         position = self.offset_index.lookup(offset)
         if position == 0:
             return self.find(offset, 0)
@@ -263,7 +268,7 @@ class Segment:
         return self.find(offset, 0)
 
     def position_for(self, offset: int) -> int:
-        """Where to look for the offset from, as the index says: see `find_by_index`."""
+        """Return the position from which to look for the offset, as the index says: see `find_by_index`."""
         position = self.offset_index.lookup(offset)
         if position == 0 or self._ends_by(offset, position):
             return position
@@ -271,7 +276,7 @@ class Segment:
         return self.offset_index.lookup(offset)
 
     def _ends_by(self, offset: int, position: int) -> bool:
-        """Whether a batch begins at the position, and ends at the offset or before it."""
+        """True if a batch begins at the position, and ends at the offset or before it."""
         if not 0 <= position < self.size:
             return False
         try:
@@ -280,13 +285,16 @@ class Segment:
             return False
 
     def offset_before_time(self, timestamp_ms: int) -> int:
-        """No batch that ends before that offset reaches the time, as the time index says. An entry leads to a batch
-        that has its timestamp: one that doesn't has been damaged, and the index isn't believed. Kafka believes it, and
-        passes over records."""
+        """Return an offset such that all batches that end before it are earlier than the timestamp, as the
+        time index says.
+
+        An entry leads to a batch with its timestamp. If it doesn't, the index is damaged and isn't used.
+        Kafka uses it, and skips records.
+        """
         found_ms, offset = self.time_index.lookup(timestamp_ms)
         if found_ms == NO_TIMESTAMP or self._has_time(found_ms, offset):
             return offset
-        logger.warning("%s leads to no batch of its time: it isn't looked at", self.time_index.file.path)
+        logger.warning("%s leads to no batch with its timestamp, and isn't used", self.time_index.file.path)
         return self.base_offset
 
     def _has_time(self, timestamp_ms: int, offset: int) -> bool:
@@ -298,7 +306,7 @@ class Segment:
         return looked == _LOOKED_AT
 
     def _index_anew(self) -> None:
-        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
+        logger.warning("%s leads to no batch: rebuilding it", self.offset_index.file.path)
         entries = bytearray()
         indexed = 0
         for position, header in self.batches():
@@ -308,11 +316,11 @@ class Segment:
         self.offset_index.make_anew(entries)
 
     def next_offset(self) -> int:
-        """The offset after its last batch: its base where it is empty. Walks from the last index entry."""
+        """The offset after its last batch, or its base if it is empty. Walks from the last index entry."""
         return self.walk_to_end()[0]
 
     def walk_to_end(self) -> tuple[int, int]:
-        """(offset after the last whole batch, position after it)."""
+        """The (offset after the last whole batch, position after it)."""
         next_offset, end = self.base_offset, 0
         for position, header in self.batches(self.offset_index.last_entry()[1]):
             next_offset = header.base_offset + header.last_offset_delta + 1
@@ -320,12 +328,12 @@ class Segment:
         return next_offset, end
 
     def become_inactive(self) -> None:
-        """Says the largest timestamp in a last entry of the time index, by which retention will go."""
+        """Add a last entry with the largest timestamp to the time index. Retention uses it."""
         if self.max_timestamp_ms is not None:
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drops all batches from the one that holds the offset."""
+        """Drop all batches from the one that holds the offset."""
         found = self.find_by_index(offset)
         self.load_max_timestamp()
         self.offset_index.truncate_to(offset)
@@ -349,18 +357,20 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
 
     def largest_timestamp_ms(self) -> int:
-        """What retention goes by: its records' largest timestamp, or else when the file was last written."""
+        """The timestamp for retention: the largest one of its records, or else the time when the file was
+        last written."""
         timestamp_ms = self.load_max_timestamp()
         return timestamp_ms if timestamp_ms >= 0 else self.files.modified_ms(self.log.path)
 
     def paths(self) -> list[str]:
-        """Of its files, whether or not each is there."""
+        """The paths of its files, whether or not they exist."""
         return [file_path(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
     def mark_deleted(self) -> list[str]:
-        """Renames its files with `.deleted` and returns the new paths, for whoever unlinks them.
+        """Rename its files with `.deleted` and return the new paths, so that the caller can unlink them.
 
-        It is gone once its `.log` is renamed. An index that can't be is an orphan, which the next start finds.
+        It is gone once its `.log` is renamed. An index that can't be renamed is an orphan, which the next
+        start finds.
         """
         self.close()
         marked = []
@@ -378,7 +388,7 @@ class Segment:
         return marked
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed; what is open stays so."""
+        """Note that the log's directory was renamed. Open files stay open."""
         self.directory = directory
         self.log.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.file.path = (
             file_path(directory, self.base_offset, suffix)
@@ -386,7 +396,7 @@ class Segment:
         )
 
     def close(self) -> None:
-        """Lets the descriptors go. Raises `OSError` once all are, where closing one of them fails."""
+        """Close all files. If closing one fails, `OSError` is raised after all are closed."""
         with ExitStack() as closing:
             closing.callback(self.txn_index.close)
             closing.callback(self.time_index.close)
@@ -394,13 +404,14 @@ class Segment:
             closing.callback(self.files.close, self.log)
 
 
-# ---- the segments of one log, in a row: which there are, where each begins, which one is appended to
+# ---- the segments of one log ---------------------------------------------------------------------------------
 
 
 class Segments:
-    """Ascending by base offset; an open log has at least one. The last one, `active`, is appended to.
+    """The segments of a log, ascending by base offset. An open log has at least one. Appends go to the last,
+    `active`.
 
-    `row` and `base_offsets` are for others to read: only the methods here change them.
+    Others may read `row` and `base_offsets`, but only the methods here change them.
     """
 
     __slots__ = ("active", "base_offsets", "row")
@@ -421,20 +432,20 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes of the `.log` files."""
+        """The bytes of the `.log` files."""
         return sum(segment.size for segment in self.row)
 
     def add(self, segment: Segment) -> None:
-        """It is the active one from here on."""
+        """Add the segment. It is the active one from now on."""
         self.row.append(segment)
         self.base_offsets.append(segment.base_offset)
         self.active = segment
 
     def drop(self, doomed: Segment) -> None:
-        """Takes the segment out; the last one that is left is the active one."""
+        """Remove the segment. The last remaining one is the active one."""
         if not self.holds(doomed):
             return
-        # by copying, which takes a hundredth of looking at each: many are dropped one after the other
+        # Copying takes a hundredth of comparing each, and many may be dropped one after the other.
         slot = self.slot_of(doomed.base_offset)
         self.row = [*self.row[:slot], *self.row[slot + 1 :]]
         self.base_offsets = [*self.base_offsets[:slot], *self.base_offsets[slot + 1 :]]
@@ -442,40 +453,43 @@ class Segments:
             self.active = self.row[-1]
 
     def replace(self, old: Sequence[Segment], segment: Segment) -> None:
-        """It takes the place of neighbours, none of which is the active one."""
+        """Replace consecutive segments, none of them the active one."""
         slot = self.row.index(old[0])
         self.row = [*self.row[:slot], segment, *self.row[slot + len(old) :]]
         self.base_offsets = [each.base_offset for each in self.row]
 
     def begin_with(self, segment: Segment) -> None:
-        """It takes the place of all others."""
+        """Replace all others."""
         self.row, self.base_offsets = [segment], [segment.base_offset]
         self.active = segment
 
     def newest_first(self, above: int = -1) -> list[Segment]:
-        """Those whose base lies above the offset, in the order in which a log's end is dropped."""
+        """The segments with a base above the offset, in the order in which a log's end is dropped."""
         return [segment for segment in reversed(self.row) if segment.base_offset > above]
 
     def next_base_offset(self, slot: int) -> int | None:
-        """Where the segment behind begins; None of the active one."""
+        """The base offset of the next segment; None for the active one."""
         return self.base_offsets[slot + 1] if slot + 1 < len(self.base_offsets) else None
 
     def slot_of(self, offset: int) -> int:
-        """The number of the segment that holds the offset: 0 for an offset below all."""
+        """The number of the segment that holds the offset; 0 for an offset below all."""
         return max(0, bisect_right(self.base_offsets, offset) - 1)
 
     def holds(self, segment: Segment) -> bool:
-        """Whether it is one of them."""
+        """True if it is one of them."""
         return bool(self.row) and self.row[self.slot_of(segment.base_offset)] is segment
 
     def locate(self, offset: int, slot: int, position: int) -> tuple[int, Segment, int] | None:
-        """Number, segment and position of the first batch that ends at or after the offset, looked for from the given
-        position of a segment on; None where none does."""
+        """Return number, segment and position of the first batch that ends at or after the offset; None if
+        there is none.
+
+        It looks from the given position of a segment on.
+        """
         segment = self.row[slot]
         return self._locate(slot, segment, segment.find(offset, position), offset)
 
     def locate_by_index(self, offset: int, slot: int) -> tuple[int, Segment, int] | None:
-        """As `locate`, from where the segment's index says."""
+        """Find the batch as `locate` does, from where the segment's index says."""
         segment = self.row[slot]
         return self._locate(slot, segment, segment.find_by_index(offset), offset)
 
@@ -492,8 +506,11 @@ class Segments:
         return slot, segment, found[0]
 
     def base_offset_of(self, offset: int) -> int:
-        """Of the batch that holds the offset; the offset itself where none does. Raises `OSError`, `KafkaError` and
-        `CorruptRecordError` where it can't be read."""
+        """Return the base offset of the batch that holds the offset, or the offset itself if there is no such
+        batch.
+
+        Raises `OSError`, `KafkaError` and `CorruptRecordError` if it can't be read.
+        """
         slot = self.slot_of(offset)
         located = self.locate_by_index(offset, slot)
         if located is None:
@@ -503,12 +520,12 @@ class Segments:
         return offset if found is None else min(found[1].base_offset, offset)
 
     def close(self) -> None:
-        """Lets the descriptors go. Raises `OSError` once all are, where closing one of them fails."""
+        """Close all files. If closing one fails, `OSError` is raised after all are closed."""
         with ExitStack() as closing:
             for segment in self.row:
                 closing.callback(segment.close)
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Note that the log's directory was renamed."""
         for segment in self.row:
             segment.relocate(directory)

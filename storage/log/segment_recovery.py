@@ -1,5 +1,7 @@
-"""Reading segments again from their first byte: what holds stays; indexes, and what is known of producers, are made
-anew from it. Source: org.apache.kafka.storage LogSegment.recover, UnifiedLog.rebuildProducerState.
+"""Reading segments again from their first byte. What is valid stays; indexes and producers' state are rebuilt
+from it.
+
+Source: org.apache.kafka.storage LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -42,15 +44,15 @@ _LEGACY_CRC_POS = 12
 
 
 class UnsupportedFormatError(Exception):
-    """Batches of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724): not ours to cut off."""
+    """Batches of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724). We must not cut them off."""
 
 
 def recover(log: LogState, segment: Segment, states: ProducerStates, following: Sequence[Segment]) -> bool:
-    """Makes the segment's indexes anew, where they aren't what they ought to be, and applies its batches to
-    `states`, which are those at its base.
+    """Rebuild the segment's indexes if they are wrong, and apply its batches to `states`, which are those at
+    its base.
 
-    Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
-    last one first, are dropped before it is cut, or recovered next: leader epochs become what the batches say.
+    Cuts the segment before the first invalid batch, and returns True if it did. Before that, `following` are
+    dropped, the last one first; otherwise they are recovered next. Leader epochs are set from the batches.
     Leaves a snapshot at its end. Raises `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
     """
     next_base_offset = log.segments.next_base_offset(log.segments.slot_of(segment.base_offset))
@@ -84,14 +86,14 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
         states.map_end_offset = last_offset + 1
     cut = end < segment.size
     if cut:
-        logger.warning("%s: %d bytes from position %d don't hold", segment.log.path, segment.size - end, end)
-        # before the cut: one that is killed in between finds the same again, not a log with a hole in it
+        logger.warning("%s: %d bytes from position %d are invalid", segment.log.path, segment.size - end, end)
+        # before the cut: after a kill in between, the next start finds the same again, and no hole in the log
         removal.drop_segments(log, following)
         if following:
             segment.files.sync_directory(log.directory)
         segment.files.truncate(segment.log, end)
-        # the next power loss must not bring the torn end back: a recovery point at the cut, and a segment that begins
-        # there, would hide it from the start that follows
+        # The next power loss must not bring back the torn end. A recovery point at the cut, and a segment
+        # that begins there, would hide it from the next start.
         segment.files.sync(segment.log.path)
         segment.size = end
     segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
@@ -106,9 +108,12 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
 
 
 def _drop_epochs_of_others(epochs: LeaderEpochs, header: BatchHeader) -> None:
-    """Epochs that are said of where another one's batch is, and behind: they are of batches that took the place of this
-    one before a power loss that brought it back. Who believed them would never cut it off. (Kafka keeps them, and
-    relies on the file system to bring nothing back that was cut off before a file was renamed.)"""
+    """Drop epochs that claim the place of a batch of another epoch, and all after it.
+
+    They belong to batches that replaced this one before a power loss brought it back. With these epochs the
+    log would never cut it off. (Kafka keeps them, and relies on the file system: what was cut off before a
+    file was renamed never comes back.)
+    """
     known = epochs.epoch_for(header.base_offset)
     if UNDEFINED_EPOCH != known != header.partition_leader_epoch:
         epochs.truncate_from_end(header.base_offset)
@@ -117,8 +122,10 @@ def _drop_epochs_of_others(epochs: LeaderEpochs, header: BatchHeader) -> None:
 def valid_batches(
     segment: Segment, position: int = 0, next_offset: int | None = None
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The batches up to the first that doesn't hold: position, header, bytes. From the first one on, or from the
-    position of one that has `next_offset`."""
+    """Iterate over the batches up to the first invalid one: position, header, bytes.
+
+    It starts with the first batch, or with the one at this position that has `next_offset`.
+    """
     if next_offset is None:
         next_offset = segment.base_offset
     window = memoryview(b"")
@@ -143,7 +150,7 @@ def valid_batches(
         if size < BATCH_OVERHEAD or not crc_is_valid(batch, 0, size):
             return
         header = read_header(batch)
-        # base offset and leader epoch carry no CRC
+        # the CRC doesn't cover base offset and leader epoch
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             if position == 0:
                 raise MisplacedSegmentError(segment.log.path, header.base_offset)
@@ -169,7 +176,7 @@ def _refuse_legacy(segment: Segment, position: int, batch: memoryview) -> None:
 
 
 def end_of_file(files: Files, path: str) -> int:
-    """The offset after the last batch of a `.log` file that has no index to ask; 0 of an empty one."""
+    """The offset after the last batch of a `.log` file without a usable index; 0 if it is empty."""
     file = File(path)
     chunk = b""
     end = position = chunk_at = 0
@@ -188,13 +195,13 @@ def end_of_file(files: Files, path: str) -> int:
         files.close(file)
 
 
-# ---- the state of a partition's producers, made from the newest snapshot and the batches behind it
+# ---- the state of a partition's producers, from the newest snapshot and the batches after it
 
 
 def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:
-    """Makes `log.producers` what the log says up to the offset, with snapshots at the last two segments'
-    bases and the end. Kafka reads nothing where a clean stop left no snapshot; here a missing one is made up
-    for.
+    """Rebuild `log.producers` up to the offset, with snapshots at the last two segments' bases and the end.
+
+    If a clean stop left no snapshot, Kafka reads nothing. Here a missing one is replaced.
     """
     log.snapshots.remove_outside(log.log_start_offset, end_offset)
     states = log.producers
@@ -218,12 +225,12 @@ def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:
 
 
 def replay(segment: Segment, states: ProducerStates, end_offset: int) -> None:
-    """Applies the segment's batches from the state's end up to the offset."""
+    """Apply the segment's batches, from the end of `states` up to the offset."""
     at_once(replay_in_steps(segment, states, end_offset))
 
 
 async def replay_in_steps(segment: Segment, states: ProducerStates, end_offset: int) -> None:
-    """As `replay`, a batch at a time."""
+    """Do the same as `replay`, one batch at a time."""
     start_offset = states.map_end_offset
     position = segment.offset_index.lookup(start_offset) if start_offset > segment.base_offset else 0
     for at, header in segment.batches(position):
@@ -239,9 +246,9 @@ async def replay_in_steps(segment: Segment, states: ProducerStates, end_offset: 
 
 
 def apply(states: ProducerStates, header: BatchHeader, batch: Bytes) -> AbortedTxn | None:
-    """Applies one batch that was accepted before; returns what the transaction index must say of it.
+    """Apply one batch that was accepted before. Returns its entry for the transaction index, if any.
 
-    Of `batch` only a control batch's bytes are looked at.
+    It only looks at the bytes of a control batch.
     """
     aborted = None
     if header.attributes & CONTROL_BIT:

@@ -1,7 +1,8 @@
-"""Bringing a log to the disk, and rolling its segments.
+"""Syncing a log to the disk, and rolling its segments.
 
-The background is given paths only. Closed segments are synced with their indexes and snapshots, which a start trusts
-below the recovery point; of the active one only the `.log`, since a start that isn't clean makes the rest of it anew.
+The background only gets paths. Closed segments are synced with their indexes and snapshots, which a start
+trusts below the recovery point. Of the active one only the `.log` is synced, since a start after an unclean
+stop rebuilds the rest.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from storage.log.segment import Segment
 
 
 def flush_to(log: LogState, offset: int, now_ms: int, *, at_once: bool = False) -> None:
-    """Begins to sync all below the offset.
+    """Begin to sync everything below the offset.
 
-    Where a flush runs, one more behind it serves what is wanted meanwhile; `at_once`: it takes its place in the lane
-    now, ahead of other logs' flushes that are wanted later.
+    If a flush is under way, one more after it syncs what is wanted meanwhile. `at_once`: that one takes its
+    place in the lane now, ahead of other logs' later flushes.
     """
     log.flushing.want(offset, now_ms)
     if at_once or not log.flushing.running:
@@ -45,7 +46,7 @@ def _start(log: LogState) -> None:
         flushing.stop()
         if is_out_of_descriptors(failure):
             log.leader_epochs.sync_called_off()
-            log.say_once(failure)  # `go_on` tries again
+            log.say_once(failure)  # `go_on` retries
             return
         if failure is not None:
             _fail(log, failure)
@@ -65,33 +66,34 @@ def _start(log: LogState) -> None:
 
 
 def go_on(log: LogState) -> None:
-    """Does what too little memory, or too few descriptors, may have kept from being done: begins what is wanted and
-    isn't under way, and tells who waits for what is synced."""
+    """Do what was put off for lack of memory or descriptors: begin a flush that is wanted, and call those who wait."""
     log.flushing.tell_synced()
     if not log.flushing.running:
         _start(log)
 
 
 def _trusted_up_to(log: LogState, active: int, target: int) -> int:
-    """Up to where a start may trust what a flush has synced: where the segment that was active was rolled meanwhile,
-    its indexes and the snapshot behind it are still to be synced."""
+    """The offset up to which a start may trust a flush.
+
+    If the segment that was active was rolled meanwhile, its indexes and the snapshot after it aren't synced yet.
+    """
     bases = log.segments.base_offsets
     slot = bisect_right(bases, active)
     return bases[slot] - 1 if slot < len(bases) and target >= bases[slot] else target
 
 
 def _fail(log: LogState, failure: Exception) -> None:
-    # what the page cache held may be gone from it, and a second sync would succeed over the loss
+    # The page cache may have dropped the data, and a second sync would succeed without it.
     log.give_up(failure if isinstance(failure, OSError) else OSError(str(failure)))
 
 
 def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
-    """What must be synced for the recovery point to become `target`: files, and the directories of new ones."""
+    """What to sync to move the recovery point to `target`: files, and the directories of new ones."""
     paths = []
     new_names = False
     recovery_point = log.flushing.recovery_point
     segments = log.segments
-    # only those that there is something to be synced of are looked at: a log may have very many
+    # only look at segments that have something to sync: a log may have very many
     for slot in range(segments.slot_of(recovery_point), len(segments)):
         segment = segments[slot]
         next_base = segments.next_base_offset(slot)
@@ -112,12 +114,12 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
         paths.append(epochs_path)
     directories = [log.directory] if new_names or epochs_path is not None else []
     if new_names and recovery_point <= segments.base_offsets[0]:
-        directories.append(os.path.dirname(log.directory))  # its own name is new too
+        directories.append(os.path.dirname(log.directory))  # its own name is new, too
     return paths, directories
 
 
 def when_flushed(log: LogState, offset: int, then: Then) -> None:
-    """Calls `then` once all below the offset is synced: with None, or with the failure that prevents it."""
+    """Call `then` once everything below the offset is synced: with None, or with the failure that prevents it."""
     if log.failure is not None:
         then(log.failure)
     elif offset <= log.flushing.recovery_point:
@@ -129,7 +131,7 @@ def when_flushed(log: LogState, offset: int, then: Then) -> None:
 
 
 def sync_all(files: Files, paths: list[str], directories: list[str]) -> None:
-    """Waits for the disk. In any thread."""
+    """Sync files and directories. It waits for the disk, on any thread."""
     for path in paths:
         files.sync(path)
     for directory in directories:
@@ -137,7 +139,7 @@ def sync_all(files: Files, paths: list[str], directories: list[str]) -> None:
 
 
 def sync_now(log: LogState) -> None:
-    """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
+    """Wait until everything that was appended is on the disk. No flush may be under way. Raises `OSError`."""
     paths, directories = unsynced(log, log.log_end_offset)
     log.leader_epochs.sync_begun()
     try:
@@ -150,8 +152,8 @@ def sync_now(log: LogState) -> None:
 
 
 def sync_written(log: LogState) -> None:
-    """Waits until the disk has all that was appended, beside a flush that may be running and goes on to say how far the
-    log is synced. Raises `OSError`."""
+    """Wait until everything that was appended is on the disk. A flush may be under way; it still moves the
+    recovery point. Raises `OSError`."""
     _sync(log, *unsynced(log, log.log_end_offset))
 
 
@@ -165,7 +167,7 @@ def _sync(log: LogState, paths: list[str], directories: list[str]) -> None:
 
 
 def sync_cut(log: LogState) -> None:
-    """Waits until the disk has the end that truncation gave the log. Raises `OSError`."""
+    """Wait until the disk has the end after a truncation. Raises `OSError`."""
     cut = log.cut
     if cut is not None:
         _sync(log, *_of_cut(log))
@@ -173,7 +175,7 @@ def sync_cut(log: LogState) -> None:
 
 
 def sync_cut_beside(log: LogState, then: Then) -> None:
-    """As `sync_cut`, in the background; `then` is told when it is over. MemoryError where there is no room for it."""
+    """Do the same as `sync_cut` in the background, then call `then`. Raises MemoryError if there is no room for it."""
     cut, files = log.cut, log.files
     paths, directories = _of_cut(log)
 
@@ -184,7 +186,7 @@ def sync_cut_beside(log: LogState, then: Then) -> None:
         if failure is None:
             log.cut_is_synced(cut)
         elif is_out_of_descriptors(failure):
-            log.say_once(failure)  # the next append tries it again
+            log.say_once(failure)  # the next append retries
         else:
             _fail(log, failure)
         then(failure)
@@ -197,16 +199,16 @@ def _of_cut(log: LogState) -> tuple[list[str], list[str]]:
 
 
 class LastSync(NamedTuple):
-    """What a clean end leaves to be synced."""
+    """The last sync of a clean close."""
 
     work: Work
-    """In any thread."""
+    """Runs on any thread."""
     parent: str | None
-    """The directory that the log's own lies in, where that name is new: one sync serves many logs."""
+    """The parent of the log's directory, if the directory's name is new. One sync of it serves many logs."""
 
 
 def last_sync(log: LogState, snapshot: str | None) -> LastSync:
-    """`snapshot` is the path of one just taken."""
+    """Make the last sync. `snapshot` is the path of one that was just taken."""
     files = log.files
     paths, directories = unsynced(log, log.log_end_offset)
     parent = directories.pop() if len(directories) > 1 else None
@@ -225,19 +227,20 @@ def last_sync(log: LogState, snapshot: str | None) -> LastSync:
     return LastSync(lambda: sync_all(files, paths, directories), parent)
 
 
-# ---- beginning a new segment, behind which the old one is synced
+# ---- beginning a new segment, and syncing the old one after that
 
 
 def roll_at(log: LogState, base_offset: int, now_ms: int, *, synced: bool = False) -> Segment:
-    """Makes a segment at the offset the active one, unless that one is empty and begins there.
+    """Begin a new active segment at the offset, unless the active one is empty and begins there.
 
-    The producers' state is written down at its base, and the old segment synced behind it; once that is done
-    the recovery point is the new base. A roll that fails leaves no file of the new segment: the next start
-    would take it for the active one, and what the old one holds from there on for nothing.
+    The producers' state is written at its base, and the old segment is synced after that. Then the recovery
+    point is the new base. A failed roll leaves no file of the new segment: the next start would take it for
+    the active one, and ignore what the old one holds from there on.
 
-    `synced`: this waits until the disk has what the old one holds, so that no loss of power leaves a hole before the
-    new one. With a hole in a closed segment, the only voter's metadata log has lost what was committed. So it does
-    where the log was cut off: a start might trust the old segment by what the checkpoint said of the one before.
+    `synced`: wait until the disk has the old segment's records, so that no power loss leaves a hole before
+    the new one. With a hole in a closed segment, the metadata log of the only voter has lost committed
+    records. It also waits if the log was cut off: a start might trust the old segment because of the
+    checkpoint for the one before it.
     """
     old = log.segments.active
     if base_offset == old.base_offset:
@@ -272,7 +275,7 @@ def _take_back(segment: Segment, failure: OSError) -> None:
 
 
 def new_segment(log: LogState, base_offset: int, now_ms: int) -> Segment:
-    """A segment whose files are not touched yet, with its own share of chance in when it is rolled."""
+    """Make a segment without touching its files, with its own random time to roll."""
     limit_ms = min(log.config.segment_jitter_ms, log.config.segment_ms)
     return Segment(
         log.files,
@@ -285,7 +288,9 @@ def new_segment(log: LogState, base_offset: int, now_ms: int) -> Segment:
 
 
 def keep_txn_index(log: LogState) -> None:
-    """Leaves the active segment a transaction index, perhaps an empty one, where its partition knows transactions: a
-    missing one then means a lost one."""
+    """Give the active segment a transaction index, maybe an empty one, if its partition knows transactions.
+
+    Then a missing index means that it was lost.
+    """
     if log.producers.knows_transactions and not log.segments.active.txn_index.exists():
         log.segments.active.txn_index.create()

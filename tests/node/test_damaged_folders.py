@@ -224,7 +224,7 @@ async def test_a_missing_middle_segment_is_said(
     told = _told(caplog)
     assert f"{middle} is missing beside its indexes: its records are lost" in told
     assert any(
-        f"the next segment begins at {int(following.stem)}: what lies between is lost" in line
+        f"the next segment begins at {int(following.stem)}: the records in between are lost" in line
         for line in told
     )
 

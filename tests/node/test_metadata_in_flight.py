@@ -194,7 +194,7 @@ async def test_where_the_disk_fails_all_that_is_in_flight_is_refused_and_nothing
     caplog.clear()
     syncs.fail_one()
     take_turns(node)
-    assert "is not appended to any more: the disk is gone" in caplog.text
+    assert "takes no more records: the disk is gone" in caplog.text
     assert visible(node) == seen
     for name in set(TOPICS) - node.metadata.image.topics.keys():  # though it may have been asked for in vain
         wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1}]

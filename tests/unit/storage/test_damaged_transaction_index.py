@@ -139,7 +139,7 @@ def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
     assert committed(log) == expected
     log.close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path} says what no batch does: it is made anew"
+        f"{path} contradicts the batches: rebuilding it"
     ]
     assert path.read_bytes() == whole
 
@@ -230,7 +230,7 @@ def test_an_index_of_batches_that_cannot_be_read_is_believed_and_that_is_told_on
     assert log.aborted_transactions(0, read) == before
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == len(set(told)) == 2, "a line for each index"
-    assert all("can't be held against the batches" in line for line in told)
+    assert all("can't be checked against the batches" in line for line in told)
     log.close()
 
 

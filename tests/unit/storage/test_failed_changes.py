@@ -241,6 +241,6 @@ def test_a_truncation_that_ends_in_its_midst_for_another_reason_ends_the_log(
     append(log, batch())
     append(log, batch())
     fail(monkeypatch, Segment, "_reload_max_timestamp", error=error)
-    with pytest.raises(KafkaError, match="truncated in part only"):
+    with pytest.raises(KafkaError, match="only partly truncated"):
         log.truncate_to(1, NOW_MS)
     assert log.failure is not None

@@ -181,7 +181,7 @@ def test_one_segment_is_replaced_at_a_time(log: PartitionLog) -> None:
     first, second, *_ = cleaned_segments(log)
     log.background = HeldBackground()
     log.replace_segments(first, lambda failure: None)
-    with pytest.raises(ValueError, match="is being replaced already"):
+    with pytest.raises(ValueError, match="is being replaced"):
         log.replace_segments(second, lambda failure: None)
 
 
