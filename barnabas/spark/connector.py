@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector: where its jars come from, and what to say where something is missing; which Spark the
-sink runs on.
+"""Spark's own Kafka connector: where its jars come from, what to do if something is missing, and which Spark the sink
+runs on.
 
-`python -m barnabas.spark.connector` fetches the jars, if they aren't there yet.
+`python -m barnabas.spark.connector` fetches the jars if they aren't there yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OLDEST = (4, 0)
 
 
 def check_spark() -> None:
-    """Raises UnsupportedSparkError where the PySpark that is installed is too old; none at all is for others to say."""
+    """Raise UnsupportedSparkError if the installed PySpark is too old. Does nothing if there is none."""
     try:
         from pyspark import __version__ as version
     except ImportError:
@@ -41,21 +41,21 @@ def check_spark() -> None:
 # --- The jars -----------------------------------------------------------------------------------------------
 
 GROUP, ARTIFACT = "org.apache.spark", "spark-sql-kafka-0-10_2.13"
-# Of each line of Spark, the connector that all its releases were tried with. Not every release has one that could be
-# had with all that it needs: neither 4.0.5, nor 4.1.0, nor 4.3.0.
+# For each line of Spark, the connector release that all its releases were tried with. Not every release has one whose
+# dependencies can all be fetched: 4.0.5, 4.1.0 and 4.3.0 don't.
 TRIED = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.2.0"}
-# Where the Ivy that comes with Spark 4 puts what it fetched.
+# The folder into which Spark 4's Ivy fetches.
 IVY_JARS = Path("~/.ivy2.5.2/jars")
 
 
 class MissingError(RuntimeError):
-    """What Spark needs and this machine lacks; the text says how to get it."""
+    """Spark needs something that this machine lacks. The text says how to get it."""
 
 
 def package() -> str:
-    """The connector for the pyspark that is installed, as `spark.jars.packages` takes it.
+    """Return the connector for the installed pyspark, as `spark.jars.packages` takes it.
 
-    Of a line of Spark that none was tried with (`TRIED`), it is that of the first release.
+    For an untried line of Spark (not in `TRIED`), it is the connector of the line's first release.
     """
     import pyspark
 
@@ -82,7 +82,7 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
         check_spark()
     except UnsupportedSparkError as error:
         raise MissingError(str(error)) from error
-    # By itself Spark takes whichever python3 is first on the path.
+    # By default Spark takes the first python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = {
         "spark.jars.packages": package(),
@@ -90,7 +90,7 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        # Its default is 200, for clusters.
+        # The default of 200 is for clusters.
         "spark.sql.shuffle.partitions": "4",
     }
     builder = SparkSession.builder.master(master).appName(name)
@@ -100,9 +100,9 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
         spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise MissingError(
-            f"Spark did not start with its Kafka connector, {package()}; what it said stands above. Once, its jars "
-            f"are fetched from Maven Central into {IVY_JARS.parent}. Where that can't be reached, copy the folder "
-            "from a machine where it can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4 runs on "
+            f"Spark did not start with its Kafka connector, {package()}; see its output above. Its jars "
+            f"are fetched once from Maven Central into {IVY_JARS.parent}. If that can't be reached, copy the folder "
+            "from a machine that can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4 runs on "
             "Java 17 and 21."
         ) from error
     _keep_jars_from_python(spark.sparkContext)
@@ -110,9 +110,9 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
 
 
 def _keep_jars_from_python(context: SparkContext) -> None:
-    """The packages' jars are Java's alone.
+    """Take the packages' jars off Python's path: only Java needs them.
 
-    Spark puts them on Python's path as well. There a worker reads the directory of each one anew with every task,
+    Spark puts them there, too. Each worker then reads the directory of each jar again for every task,
     30,000 names in all, which takes longer than most of our tasks.
     """
     context._python_includes = [name for name in context._python_includes or () if not name.endswith(".jar")]
@@ -122,14 +122,14 @@ def _keep_jars_from_python(context: SparkContext) -> None:
 
 
 def is_fetched() -> bool:
-    """Whether the connector's jars are there already."""
+    """True if the connector's jars are there already."""
     version = package().rpartition(":")[2]
     return (IVY_JARS.expanduser() / f"{GROUP}_{ARTIFACT}-{version}.jar").exists()
 
 
 @contextlib.contextmanager
 def printing_to(log: Path) -> Iterator[None]:
-    """What is started meanwhile prints there, for as long as it runs: Spark has much to say, and Ivy more."""
+    """Send the output of everything that is started in the block to a file. Spark prints much, and Ivy more."""
     sys.stdout.flush()
     kept = [os.dup(1), os.dup(2)]
     with log.open("wb") as file:
@@ -144,7 +144,7 @@ def printing_to(log: Path) -> Iterator[None]:
 
 
 def _fetch() -> None:
-    """Raises MissingError, with what was said shown before."""
+    """Fetch the jars. Raises MissingError, after showing the output."""
     print(f"Fetching {package()} with what it needs (60 MB) into {IVY_JARS.parent}, once.", flush=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         log = Path(folder) / "log"
@@ -158,7 +158,7 @@ def _fetch() -> None:
 
 
 def main() -> int:
-    """0 once the jars are there, 2 where they can't be had."""
+    """Fetch the jars. Return 0 once they are there, 2 if they can't be fetched."""
     try:
         if not is_fetched():
             _fetch()

@@ -1,8 +1,8 @@
-"""What the sink raises, which of Kafka's error codes it makes of, and why a Spark job failed.
+"""The errors that the sink raises, how Kafka's error codes map to them, and why a Spark job failed.
 
-Each error says what happened and what to do about it. `retried` errors cost one try of the batch, which then runs
-again whole; the others fail the query at once, because another try would end as this one did, or would harm the query
-that runs beside this one.
+Each error says what happened and what to do about it. A `retried` error costs one try of the batch, and the whole batch
+runs again. The others fail the query at once, because another try would end the same way, or would harm a query that
+runs beside this one.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ log = logging.getLogger(__name__)
 
 
 class SinkError(RuntimeError):
-    """The root of what the sink raises."""
+    """The base class of all errors of the sink."""
 
     retried = False
 
 
 class ColumnsError(SinkError, ValueError):
-    """The DataFrame's columns are not those of a Kafka sink: one is missing, or of another type."""
+    """The DataFrame's columns don't fit a Kafka sink: one is missing, or has the wrong type."""
 
 
 class RowError(SinkError, ValueError):
-    """A row can't be a record: its topic is null, its partition doesn't exist, a header has no key."""
+    """A row can't become a record: its topic is null, its partition doesn't exist, or a header has no key."""
 
 
 class UnsupportedSparkError(SinkError):
-    """The PySpark that is installed is older than the sink can run on."""
+    """The installed PySpark is older than the sink can run on."""
 
 
 class ConnectError(SinkError):
-    """The session is one of Spark Connect, which tells the sink neither the query nor the JVM."""
+    """The session is a Spark Connect session, which hides the query and the JVM from the sink."""
 
 
 class StreamingFrameError(SinkError, ValueError):
-    """The DataFrame is a stream's, which has no end: its query gives the sink one batch of it after the other."""
+    """The DataFrame is a stream's and has no end. The stream's query must give it to the sink batch by batch."""
 
 
 class UnreachableError(SinkError):
-    """No broker was ever reached at the addresses that were given: they may be wrong, or nothing runs there."""
+    """The sink never reached a broker at the given addresses. They may be wrong, or nothing runs there."""
 
 
 class OutsideQueryError(SinkError):
-    """A streaming query runs, and the sink was called in a thread that isn't its own, not said to be by hand."""
+    """A streaming query runs, and the sink was called in another thread than the query's, without `by_hand`."""
 
 
 class SecondFrameError(SinkError):
-    """The sink was called for the second time in one batch, with another DataFrame, which would be skipped."""
+    """The sink was called twice in one batch, with different DataFrames. It would skip the second one."""
 
 
 class SpeculationError(SinkError):
-    """Spark is told to start slow tasks a second time, while the first attempt goes on writing."""
+    """Spark is set to start slow tasks a second time while the first attempt goes on writing."""
 
 
 class UnknownTopicError(SinkError):
-    """A topic to write to doesn't exist. The sink makes none, since it can't know how many partitions to give it."""
+    """A topic to write to doesn't exist. The sink creates none, because it can't know the right number of
+    partitions."""
 
 
 class TopicRefusedError(SinkError):
-    """A topic that can't be written exactly once: with `message.timestamp.type=LogAppendTime` a broker's answer
-    does not tell an append from a duplicate that it dropped.
-    """
+    """A topic can't be written exactly once. With `message.timestamp.type=LogAppendTime`, a broker answers a dropped
+    duplicate like an append."""
 
 
 class RecordTooLargeError(SinkError):
-    """One record alone is larger than the topic's `max.message.bytes`."""
+    """A single record is larger than the topic's `max.message.bytes`."""
 
 
 class QueryFencedError(SinkError):
-    """Another query took this one's transactional id: it runs under the same name."""
+    """Another query took this query's transactional id: it runs under the same name."""
 
 
 class TransactionTimeoutError(SinkError):
@@ -91,49 +91,48 @@ class InvalidTimeoutError(SinkError, ValueError):
 
 
 class MarkerError(SinkError):
-    """The query's marker can't be trusted: its topic would forget it, or holds what the sink did not write."""
+    """The query's marker can't be trusted: its topic may forget it, or holds records that the sink didn't write."""
 
 
 class HangingTransactionError(SinkError):
-    """The cluster lost the markers of an earlier transaction, and doesn't allow the sink to write them."""
+    """The cluster lost the markers of an earlier transaction, and doesn't let the sink write them."""
 
 
 class SourceOffsetsError(SinkError):
-    """The source's offsets were to be committed for a group, and can't be told or don't fit this cluster."""
+    """The source's offsets can't be committed for a group: they are unknown, or don't fit this cluster."""
 
 
 class WorkerError(SinkError):
-    """The Python that Spark's workers run can't do the sink's work: it lacks a package, is of another version than the
-    driver's, or isn't there.
-    """
+    """The Python of Spark's workers can't do the sink's work: it lacks a package, isn't the driver's version, or isn't
+    there."""
 
 
 class DriverGoneError(SinkError):
-    """The driver's JVM has ended, and with it all that Spark could do."""
+    """The driver's JVM has ended, and Spark with it."""
 
 
 class BrokerRefusedError(SinkError):
-    """The broker answered with an error that no other try would change, such as a missing permission."""
+    """The broker answered with an error that another try wouldn't change, such as a missing permission."""
 
 
 class TryFailedError(SinkError):
-    """A try of the batch failed: a task, an executor, a connection, a broker. The batch runs again whole."""
+    """A try of the batch failed: a task, an executor, a connection or a broker. The whole batch runs again."""
 
     retried = True
 
 
 class DuplicateWriteError(TryFailedError):
-    """The broker had a batch already under the same sequences: two attempts wrote to one partition."""
+    """The broker already has a batch with the same sequences: two attempts wrote to one partition."""
 
 
 class TaskRepeatedError(DuplicateWriteError):
-    """Spark tried a task again, whose first attempt may have written already. stage: its stage's id."""
+    """Spark tried a task again whose first attempt may have written already. `stage` is the id of its stage."""
 
     stage = -1
 
 
 class WrittenTwiceError(TryFailedError):
-    """Two tasks, or two attempts of one, reported the same partition."""
+    """Two tasks, or two attempts of one task, reported the same partition."""
 
 
 class NotAsReportedError(TryFailedError):
@@ -141,11 +140,11 @@ class NotAsReportedError(TryFailedError):
 
 
 class StageRepeatedError(TryFailedError):
-    """Spark repeated a stage of the job, after it had lost what the stage was made of."""
+    """Spark repeated a stage of the job after it had lost the stage's input."""
 
 
 class BatchFailedError(SinkError):
-    """Every try of the batch failed. `__cause__` is the last one's reason."""
+    """Every try of the batch failed. `__cause__` is the reason of the last one."""
 
 
 BY_NAME: dict[str, type[SinkError]] = {
@@ -162,10 +161,10 @@ BY_NAME: dict[str, type[SinkError]] = {
         WorkerError,
     )
 }
-"""Those that a task may meet: it reports them by name, and the driver raises them."""
+"""The errors that a task may meet. The task reports them by name, and the driver raises them."""
 
 
-# --- Kafka's error codes that the sink knows, and what each means for a batch ---------------------------------
+# --- Kafka's error codes that the sink knows, and what each one means for a batch ---------------------------
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
@@ -196,7 +195,7 @@ SASL_AUTHENTICATION_FAILED = 58
 INVALID_RECORD = 87
 PRODUCER_FENCED = 90
 TRANSACTIONAL_ID_NOT_FOUND = 105
-TLS_HANDSHAKE_FAILED = -2  # none of Kafka's: Java's clients have SslAuthenticationException for it
+TLS_HANDSHAKE_FAILED = -2  # not a code of Kafka's: Java's clients raise SslAuthenticationException instead
 
 COORDINATOR_MOVES = {COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
 LEADER_MOVES = {UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER}
@@ -221,7 +220,7 @@ REFUSED = {
 class ResponseError(Exception):
     """A broker answered a request with an error code.
 
-    name: the code's, as in Kafka's documents. what: the request, and what it was about.
+    name: the code's name in Kafka's documentation. what: the request and its subject.
     """
 
     def __init__(self, code: int, name: str, what: str) -> None:
@@ -235,11 +234,11 @@ class ResponseError(Exception):
 
 
 class NoAnswerError(Exception):
-    """A request went unanswered: no connection, or it was lost, or time ran out. It may have been carried out."""
+    """A request got no answer: no connection, a lost connection, or a timeout. The broker may have carried it out."""
 
 
 def as_sink_error(error: ResponseError) -> SinkError:
-    """What a broker's error code means for the batch."""
+    """Return the error that a broker's error code means for the batch."""
     if error.code in FENCED:
         return QueryFencedError(str(error))
     if error.code in TOO_LARGE:
@@ -249,33 +248,33 @@ def as_sink_error(error: ResponseError) -> SinkError:
     return TryFailedError(str(error))
 
 
-# --- Why a Spark job failed, in one line, and whether another try may end otherwise ---------------------------
+# --- Why a Spark job failed, in one line, and whether another try may end differently -----------------------
 #
-# Spark tells it in three ways: with Python's traceback, where a worker raised; with the line of the task that failed
-# last, behind what py4j says of the call; or by a JVM that is gone.
+# Spark reports it in three ways: by Python's traceback, if a worker raised; by the line about the task that failed
+# last, after py4j's words about the call; or by a JVM that is gone.
 
 
-# For what Spark's listeners haven't told yet.
+# for what Spark's listeners haven't reported yet
 PATIENCE_S = 1.0
 PAUSE_S = 0.05
-MOST_TASKS = 1000  # of a stage, that are looked through
+MOST_TASKS = 1000  # the most tasks of a stage to look through
 
 TRACEBACK = "Traceback (most recent call last):"
-MOST_TOLD = 1000  # characters: a message may have a row's contents in it
+MOST_TOLD = 1000  # characters; a message may contain a row
 
-# What py4j puts ahead of Java's own message.
+# py4j's words before Java's own message
 CALL = re.compile(r"\s*An error occurred while calling \S+\s*\n:\s*")
-# DAGScheduler.abortStage, with what TaskSetManager says of the task.
+# DAGScheduler.abortStage, with TaskSetManager's words about the task
 TASK = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \(([^)]*)\): (.*)")
 CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
-# PythonWorkerFactory, of a daemon that ended as it began: what it printed, indented.
+# PythonWorkerFactory, about a daemon that ended at its start: its output, indented
 BEGUN = re.compile(r"Error from python worker:\s*\n(.*?)\n\s*PYTHONPATH was:", re.DOTALL)
-# A worker that is gone shows in Java as the end of a stream, which says nothing.
+# If a worker is gone, Java only sees the end of a stream, which explains nothing.
 NO_CAUSE = "java.io.EOFException"
 DRIVER_TRACE = "\nDriver stacktrace:"
 
-# The Python of the workers: what it has not, that it is another version, that it isn't there, that it is none. Not that
-# the machine had no process, memory or file left to start it with (EAGAIN, ENOMEM, ENFILE, EMFILE).
+# Errors of the workers' Python: a missing module, another version, a missing program, or a program that isn't Python.
+# Errors of a machine without processes, memory or files (EAGAIN, ENOMEM, ENFILE, EMFILE) don't belong here.
 OF_PYTHON = re.compile(
     r"^(ModuleNotFoundError|ImportError): |\[PYTHON_VERSION_MISMATCH\]|No module named "
     r"|(?:Cannot run program|Error from python worker:) (?!.*(?:error[=:] ?|Errno )(?:11|12|23|24)\b|.*MemoryError)"
@@ -283,36 +282,36 @@ OF_PYTHON = re.compile(
 
 
 def job_failure(error: Exception, python: str | None) -> SinkError:
-    """What the error of a job means for the batch. python: the program that Spark's workers run."""
+    """Return what a job's error means for the batch. `python` is the program that Spark's workers run."""
     try:
         why = reason(error)
     except Exception as lost:  # py4j asks the JVM for the text of its errors
         error, why = lost, reason(lost)
     if _is_of_a_lost_jvm(error):
         return DriverGoneError(
-            f"the driver's JVM doesn't answer any more ({type(error).__name__}: {why}). Where it ran out of memory, "
-            "give it more (spark.driver.memory) or make batches smaller; its log tells"
+            f"the driver's JVM no longer answers ({type(error).__name__}: {why}). If it ran out of memory, "
+            "give it more (spark.driver.memory) or make batches smaller; see its log"
         )
     if OF_PYTHON.search(why):
         return WorkerError(
-            f"Spark's workers run the Python {python or '(unknown)'}, and there: {why}. It must be of the driver's "
-            f"version, {platform.python_version()}, and have its packages (pip install 'barnabas[spark]'). Which one "
-            f"it is, PYSPARK_PYTHON says, or spark.pyspark.python; the driver runs {sys.executable}"
+            f"Spark's workers run the Python {python or '(unknown)'}, and there: {why}. It must have the driver's "
+            f"version, {platform.python_version()}, and have its packages (pip install 'barnabas[spark]'). "
+            f"PYSPARK_PYTHON or spark.pyspark.python chooses it; the driver runs {sys.executable}"
         )
     return TryFailedError(f"the Spark job failed: {why}")
 
 
 def reason(error: Exception) -> str:
-    """What Spark's error says in one line: where it tells of Python's, that one with its own message; else that of the
-    task that failed, with where it ran and what it was caused by.
+    """Return Spark's error in one line: Python's own message if there is one. Otherwise it is the message of the
+    failed task, with its host and its cause.
     """
     return _line(str(error))[:MOST_TOLD] or type(error).__name__
 
 
 def first_failure(spark: SparkSession, stage: int) -> str | None:
-    """Why a task of a stage failed that Spark then tried again, in one line; None where Spark doesn't know it (yet).
+    """Return in one line why a task failed that Spark then tried again; None if Spark doesn't know (yet).
 
-    The job goes on behind such a failure, and no error has it; Spark's store of what its listeners heard does.
+    The job goes on after such a failure, and no error contains it. Spark's store for its listeners does.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -322,8 +321,10 @@ def first_failure(spark: SparkSession, stage: int) -> str | None:
                 told = tasks.apply(number).errorMessage()
                 if told.isDefined():
                     return _line(str(told.get()))[:MOST_TOLD]
-        except Exception as error:  # of py4j: a store of another release, or one that has forgotten the stage
-            log.debug("why a task of stage %d failed can't be told: %s", stage, error)
+        except (
+            Exception
+        ) as error:  # from py4j: the store of another release, or one that has forgotten the stage
+            log.debug("the reason why a task of stage %d failed is unknown: %s", stage, error)
         # Listeners hear of it late.
         if time.monotonic() > deadline_s:
             return None
@@ -336,12 +337,12 @@ def _line(text: str) -> str:
         return f"Error from python worker: {last.strip()}"
     _, is_python, trace = text.rpartition(TRACEBACK)
     if is_python:
-        # Of a trace, the frames are indented.
+        # A traceback's frames are indented.
         return next((line.strip() for line in trace.splitlines() if re.match(r"\S", line)), "")
     task = TASK.search(text)
     if task is None:
         lines = [line.strip() for line in CALL.sub("", text, count=1).splitlines() if line.strip()]
-        # Of a stage that failed again and again, the reason is in the next one.
+        # If a stage failed again and again, the next line has the reason.
         return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
     where, why = task.groups()
     causes = CAUSE.findall(text[task.end() :].partition(DRIVER_TRACE)[0])

@@ -1,18 +1,18 @@
-"""Transactions that have ended for their coordinator, and that a partition never got the marker of.
+"""Hanging transactions: their coordinator has ended them, but a partition never got the marker.
 
-A broker should leave none, and two do. Apache Kafka 4.3, killed with a transaction open or prepared, may log its end
-after the restart without a marker in any partition: for a moment they have no leader, and count as deleted. And before
-3.6 (KIP-890) a task that was given up could write into a partition behind the marker. What hangs there keeps
-`read_committed` readers waiting for ever, and becomes part of the query's next transaction, to be committed or aborted
-with that one. So the sink looks for it whenever it takes an epoch, in the partitions that it is about to write to, and
-writes the marker itself, as `kafka-transactions.sh abort` does.
+Brokers should leave none, but two do. Apache Kafka 4.3, killed with a transaction open or prepared, may log the
+transaction's end after the restart without a marker in any partition: for a moment the partitions have no leader and
+count as deleted. And before 3.6 (KIP-890) an abandoned task could write into a partition after the marker. A hanging
+transaction makes `read_committed` readers wait forever. Its records also become part of the query's next transaction,
+and are committed or aborted with it. So whenever the sink takes an epoch, it looks for hanging transactions in the
+partitions that it is about to write to. It writes the marker itself, as `kafka-transactions.sh abort` does.
 
-Which marker? The epoch tells which transaction a record is of. Of the last one the coordinator knows, up to the moment
-when InitProducerId replaces its state: a lost commit is made good before that. Of earlier ones the query's own markers
-tell: who has one there was committed, and a later one than all of them was not. Where neither tells, the query fails.
-A transaction of a later epoch is that of a driver which has taken over, and is let alone.
+Which marker? The epoch shows which transaction a record belongs to. The coordinator knows the last one until
+InitProducerId replaces its state, so a lost commit is repaired before that. The query's own markers show earlier ones:
+a transaction with a marker was committed, one later than all markers wasn't. If neither helps, the query fails. A
+transaction of a later epoch belongs to a driver that has taken over, and the sink leaves it alone.
 
-A group's offsets are not looked for: the next batch's replace them.
+It doesn't look at a group's offsets, because the next batch's offsets replace them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 UNSEEN = {errors.TOPIC_AUTHORIZATION_FAILED, errors.UNSUPPORTED_VERSION}
 
 Committed = Collection[tuple[int, int]]
-"""Producer id and epoch of batches that are committed: what the query's markers were written under."""
+"""Producer id and epoch of committed batches: those under which the query's markers were written."""
 
 
 def next_identity(
@@ -45,11 +45,11 @@ def next_identity(
     committed: Callable[[], Committed],
     take: Callable[[], Identity],
 ) -> Identity:
-    """What `take` gives, InitProducerId's answer, with nothing left of earlier transactions in these partitions.
+    """Return the identity from `take` (InitProducerId) and end earlier transactions that hang in these partitions.
 
-    committed: of all markers that can be read, and is asked only where something hangs.
+    committed: reads all markers; it is only called if something hangs.
 
-    Raises HangingTransactionError where something does that can't be told, or that the broker doesn't allow to end.
+    Raises HangingTransactionError if the outcome of one is unknown, or the broker doesn't let the sink end it.
     """
     last = _last(connection, transactional_id)
     if last is not None and last.state == COMMITTED:
@@ -76,7 +76,7 @@ def _end_earlier(connection: Wire, hanging: Collection[OpenTransaction], committ
     if unknown:
         raise HangingTransactionError(
             f"the cluster lost the markers of an earlier transaction of the query, which hangs in {_places(unknown)}, "
-            "and it can't be told any more whether it was committed. If the records there are to count, copy them from "
+            "and nobody knows any more whether it was committed. To keep the records there, copy them from "
             "there under read_uncommitted; then abort them with `kafka-transactions.sh abort`"
         )
     for commit in (True, False):
@@ -84,16 +84,16 @@ def _end_earlier(connection: Wire, hanging: Collection[OpenTransaction], committ
 
 
 def _was_committed(one: OpenTransaction, committed: Committed) -> bool | None:
-    """None where it can't be told: compaction keeps the last marker of a checkpoint alone."""
+    """Return None if it is unknown: compaction keeps only the last marker of a checkpoint."""
     identity = (one.producer_id, one.epoch)
     if identity in committed:
         return True
-    # Later producer ids are greater ones.
+    # Later producer ids are greater.
     return False if not committed or identity > max(committed) else None
 
 
 def _last(connection: Wire, transactional_id: str) -> DescribedTransaction | None:
-    """The id's last transaction, open or ended, but not between the two."""
+    """Return the id's last transaction, open or ended. Waits while it is between the two."""
     deadline_s = time.monotonic() + connection.timeout_ms / 1000
     while True:
         try:
@@ -106,7 +106,7 @@ def _last(connection: Wire, transactional_id: str) -> DescribedTransaction | Non
             return last
         if time.monotonic() > deadline_s:
             raise TryFailedError(
-                f"the last transaction of {transactional_id} is in {last.state} for {connection.timeout_ms} ms"
+                f"the last transaction of {transactional_id} stayed in {last.state} for {connection.timeout_ms} ms"
             )
         time.sleep(wire_connection.RETRY_S)
 
@@ -126,7 +126,7 @@ def _end(connection: Wire, hanging: Collection[OpenTransaction], *, commit: bool
         return
     result = "commit" if commit else "abort"
     log.warning(
-        "the cluster lost the %s markers of a transaction, which are written now: %s",
+        "the cluster lost the %s markers of a transaction; the sink writes them now: %s",
         result,
         _places(hanging),
     )
@@ -152,28 +152,28 @@ def _places(hanging: Collection[OpenTransaction]) -> str:
 @functools.cache
 def _warned(reason: str) -> None:
     log.warning(
-        "what producers have written can't be seen, neither what hangs of earlier transactions nor whether partitions "
+        "the sink can't see what producers have written: neither hanging transactions nor whether partitions "
         "hold what the tasks reported: %s", reason,
     )  # fmt: skip
 
 
 def warn_unseen(error: ResponseError) -> None:
-    """Say that DescribeProducers isn't answered, once a reason."""
+    """Warn that the broker doesn't answer DescribeProducers, once for each reason."""
     _warned(str(error))
 
 
-# --- Ahead of a commit: does each partition hold of this try what its task reported, and nothing else? --------
+# --- Before a commit: does each partition hold exactly what this try's task reported? -----------------------
 #
-# A producer's sequences count its records, from 0 in each epoch, so that the last one that a partition's leader knows
-# tells how many it holds: of whichever tasks, reported or not. What is left to be wrong after that are contents.
+# A producer's sequences count its records, from 0 in each epoch. So the last one that a partition's leader knows shows
+# how many records it holds, of all tasks, reported or not. After that, only their contents can be wrong.
 
 
 def check(
     connection: Wire, identity: Identity, leaders: Callable[[], Leaders], written: Iterable[PartitionReport]
 ) -> None:
-    """leaders: of all partitions that might have been written to. Raises NotAsReportedError.
+    """leaders: those of all partitions that might have been written to. Raises NotAsReportedError.
 
-    A cluster that doesn't answer DescribeProducers, or not to this principal, is taken at its tasks' word.
+    If the cluster doesn't answer DescribeProducers, or not to this principal, the tasks' reports count.
     """
     try:
         found = connection.open_transactions(leaders)
@@ -192,7 +192,7 @@ def check(
         last, wanted = held.get((topic, partition)), told.get((topic, partition))
         if last != wanted:
             raise NotAsReportedError(
-                f"partition {partition} of {topic} holds {_up_to(last)} of this try's, and its task reported "
+                f"partition {partition} of {topic} holds {_up_to(last)} from this try, but its task reported "
                 f"{_up_to(wanted)}: another attempt wrote there"
             )
 

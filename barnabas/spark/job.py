@@ -1,11 +1,11 @@
-"""The Spark jobs of a batch: rows go to the tasks that write their partitions, which write them.
+"""The Spark jobs of a batch: rows go to the tasks that own their partitions, and these tasks write them.
 
-They raise what a task reported, and where Spark fails TryFailedError, WorkerError or DriverGoneError.
+They raise what a task reported, or TryFailedError, WorkerError or DriverGoneError if Spark fails.
 
-Where Apache Kafka's client is on Spark's class path, as Spark's own connector brings it along, Spark's generated code
-calls the client's own murmur2, and no row leaves the JVM for a key's hash. Otherwise a Python UDF hashes the keys; that
-alone makes keyed batches cost half as much again. Spark has no public way to call a static method on bytes, so this
-reaches into Catalyst; whatever there has moved in another release is answered with the UDF.
+If Apache Kafka's client is on Spark's class path, as with Spark's own connector, Spark's generated code calls the
+client's own murmur2, and no row leaves the JVM for a key's hash. Otherwise a Python UDF hashes the keys; that alone
+makes keyed batches half as expensive again. Spark has no public way to call a static method on bytes, so this reaches
+into Catalyst. If another release has moved anything there, the UDF takes over.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ log = logging.getLogger(__name__)
 
 
 def hashes(spark: SparkSession, key: Column) -> Column:
-    """An int column: murmur2, signed as Java has it, of a string or binary column; null of null."""
+    """Return an int column: the murmur2 of a string or binary column, signed as in Java. Null gives null."""
     binary = key.cast("binary")
     try:
         return in_java(spark, binary)
-    except Exception as error:  # of py4j: the class isn't there, or Catalyst is another one
-        log.debug("keys are hashed in Python, because Spark can't call %s: %s", CLASS, error)
+    except Exception as error:  # from py4j: the class isn't there, or this is another Catalyst
+        log.debug("hashing keys in Python, because Spark can't call %s: %s", CLASS, error)
         return in_python(binary)
 
 
 def in_java(spark: SparkSession, key: Column) -> Column:
-    """As `hashes`, of a binary column, by Kafka's client."""
+    """Like `hashes`, for a binary column, by Kafka's client."""
     return catalyst(spark).static_int(CLASS, "murmur2", key)
 
 
 def in_python(key: Column) -> Column:
-    """As `hashes`, of a binary column, by `partitioner.murmur2`."""
+    """Like `hashes`, for a binary column, by `arrow_batches.murmur2`."""
     from pyspark.sql.pandas import functions
 
     from barnabas.spark.key_hashes_udf import murmur2
 
-    make: Any = functions.pandas_udf  # its overloads are typed by aliases that know of no such function
+    make: Any = functions.pandas_udf  # the type aliases of its overloads don't cover such a function
     hashed: Column = make(murmur2, "int")(key)
     return hashed
 
 
-# --- Sends each row to the task that writes its partition, by Spark's own shuffle -----------------------------
+# --- Send each row to the task that writes its partition, by Spark's own shuffle -----------------------------
 #
-# This decides where a row is written from, not where to: the writing task finds each row's partition anew, and the
-# driver refuses a try in which two tasks wrote to one.
+# This decides which task writes a row, not where to. The writing task computes each row's partition again, and the
+# driver refuses a try in which two tasks wrote to one partition.
 #
-# `repartition(n, column)` puts a row where `pmod(hash(column), n)` says, Spark's own hash and not Kafka's: with the
-# partition's number as the column, six partitions fell into three tasks of six. So the column holds numbers that this
+# `repartition(n, column)` puts a row into task `pmod(hash(column), n)`, by Spark's own hash and not Kafka's. With the
+# partition's number as the column, six partitions fell into three of six tasks. So the column holds numbers that this
 # hash sends to the wanted task.
 
 MASK = 0xFFFFFFFF
@@ -73,22 +73,21 @@ POSITIVE = 0x7FFFFFFF
 
 
 def to_owners(rows: DataFrame, plan: Plan) -> DataFrame:
-    """The same rows in as many tasks as the plan has owners, each row with its partition's owner.
+    """Return the same rows in as many tasks as the plan has owners, each row in its partition's owner.
 
-    Rows without a place of their own are dealt out by a hash of all that they hold, over the partitions of their
-    topic: so that a row comes to the same task in whichever order its task computed it, should that be done again
-    (SPARK-23207). Rows that are all the same thus come to one task; to number them instead, each task would have to
-    sort its rows first, as Spark does for its own round robin. Rows of a topic that isn't there are dealt out over all
-    tasks, for one to name.
+    Rows without a partition of their own are spread over their topic's partitions by a hash of all columns. So a row
+    reaches the same task if Spark computes it again, in whichever order (SPARK-23207). Equal rows thus all reach one
+    task; to number them instead, each task would have to sort its rows first, as Spark does for its own round robin.
+    Rows of a topic that doesn't exist are spread over all tasks, and one of these names the topic.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     count = _partition_count(plan)
-    # Long, since what a hash of all is taken modulo of must not overflow. In SQL, of which a text is one question to
-    # the JVM, and each function of Python's some six.
+    # The modulo of a hash of everything must not overflow, so this is a long. As SQL text it is one question to the
+    # JVM; a Python function is about six.
     content = F.expr(f"xxhash64({', '.join(map(_quoted, rows.columns))}) & {POSITIVE}")
     number = F.coalesce(*_partitions(rows, count), content % count, content)
-    # The shift of a batch is among the salts: in the columns it would have Spark compile them anew for each.
+    # The batch's shift rotates the salts. As a column it would make Spark compile the query again for each batch.
     found = salts(plan.owners)
     shift = plan.batch_id % plan.owners
     shifted = F.expr(f"array({', '.join(map(str, found[shift:] + found[:shift]))})")
@@ -100,7 +99,7 @@ def _quoted(name: str) -> str:
 
 
 def _partitions(rows: DataFrame, count: Column | int) -> list[Column]:
-    """A row's partition: the first of these columns that isn't null."""
+    """Return columns, of which the first that isn't null is a row's partition."""
     from pyspark.sql import functions as F  # noqa: N812
 
     found = []
@@ -112,7 +111,7 @@ def _partitions(rows: DataFrame, count: Column | int) -> list[Column]:
 
 
 def _partition_count(plan: Plan) -> Column | int:
-    """Of the row's topic; null for one that isn't there."""
+    """Return the number of partitions of the row's topic; null if there is no such topic."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if plan.topic is not None:
@@ -126,7 +125,7 @@ def _partition_count(plan: Plan) -> Column | int:
 
 
 def salts(tasks: int) -> tuple[int, ...]:
-    """For each of so many tasks, an int that goes to it."""
+    """Return for each task an int that Spark's hash sends to it."""
     found: dict[int, int] = {}
     for number in count():
         found.setdefault(spark_hash(number) % tasks, number)
@@ -152,16 +151,16 @@ def _rotated(value: int, bits: int) -> int:
 
 # --- The jobs -----------------------------------------------------------------------------------------------
 
-# What crosses from Spark's JVM to a Python worker at a time. Spark's own bounds are 10,000 rows and 256 MB, for which
-# it takes up to twice as much outside of the heap, in each task.
+# The most that goes from Spark's JVM to a Python worker at a time. Spark's own limits are 10,000 rows and 256 MB. Each
+# task takes up to twice as much outside of the heap.
 ARROW_BYTES = 8 << 20
 ARROW_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
-# Of topics that a batch may name by itself; each one is looked up, and has its partitions in the transaction.
+# The most topics that a batch may name by itself. Each is looked up, and all its partitions join the transaction.
 MOST_TOPICS = 10_000
 
 
 def write(rows: DataFrame, plan: Plan, *, is_placed: bool) -> tuple[PartitionReport, ...]:
-    """Write the rows as the plan says. is_placed: as `RecordForm.is_placed`."""
+    """Write the rows according to the plan. `is_placed`: see `RecordForm.is_placed`."""
     if not plan.targets:
         return ()
     with _told(rows.sparkSession), _small_arrow_batches(rows.sparkSession):
@@ -181,20 +180,20 @@ def write(rows: DataFrame, plan: Plan, *, is_placed: bool) -> tuple[PartitionRep
 
 
 def compute(rows: DataFrame) -> None:
-    """Compute the rows, and do nothing with them."""
+    """Compute the rows without writing them."""
     with _told(rows.sparkSession):
         rows.write.format("noop").mode("overwrite").save()
 
 
 def topics_of(rows: DataFrame) -> list[str]:
-    """All that their column `topic` holds. Raises RowError for a null, and for more than `MOST_TOPICS`."""
+    """Return all topics in the column `topic`. Raises RowError for a null, and for more than `MOST_TOPICS`."""
     with _told(rows.sparkSession):
         found = [row[0] for row in rows.select("topic").distinct().limit(MOST_TOPICS + 1).collect()]
     if None in found:
         raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
     if len(found) > MOST_TOPICS:
         raise RowError(
-            f"the column 'topic' holds more than {MOST_TOPICS:,} names, as {', '.join(map(repr, sorted(found)[:3]))}: "
+            f"the column 'topic' holds over {MOST_TOPICS:,} names, such as {', '.join(map(repr, sorted(found)[:3]))}: "
             "a batch is one transaction over all partitions of its topics"
         )
     return sorted(found)
@@ -202,9 +201,9 @@ def topics_of(rows: DataFrame) -> list[str]:
 
 @contextmanager
 def _small_arrow_batches(spark: SparkSession) -> Iterator[None]:
-    """Bounds what this thread's jobs give to Python at a time by bytes, unless the session has a bound of its own.
+    """Limit by bytes what this thread's jobs hand to Python at a time, unless the session has a limit of its own.
 
-    A task takes the session's setting where there is one, and else the property of the thread that began the job.
+    A task takes the session's setting if there is one, or else the property of the thread that began the job.
     """
     context = spark.sparkContext
     before = context.getLocalProperty(ARROW_SETTING)

@@ -1,4 +1,5 @@
-"""Kafka's hash of a key as a function for `pandas_udf`: for itself, since Spark looks up its annotations by module."""
+"""Kafka's hash of a key as a function for `pandas_udf`. It has a module of its own because Spark looks up its
+annotations by module."""
 
 from __future__ import annotations
 

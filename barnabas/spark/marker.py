@@ -1,23 +1,25 @@
 """The query's marker: which batch was committed last, written in the same transaction as the batch itself.
 
-Each query has a topic of its own for it, `__barnabas-spark-<query>`, of one partition and compacted. The other places
-that were considered, and why not:
+Each query has a topic of its own for it, `__barnabas-spark-<query>`, with one partition and compaction. Other places
+have drawbacks:
 
-- One topic for all queries: readers under `read_committed` see nothing behind the first open transaction of the
-  partition, so that another query's batch hides this one's committed marker, and the batch would be written twice. To
-  wait until the other one's transaction ends ties each query's pace to all others'.
-- One partition a query of a common topic: who is given which, and what when there are more queries than partitions?
-- An offset of a group (TxnOffsetCommit, read with require_stable): as safe between queries. But a group without
-  members forgets its offsets after `offsets.retention.minutes`, a week, and whoever tidies up groups deletes it: a
-  query that was down for longer than that would write its last batch again.
+- One topic for all queries: `read_committed` readers see nothing after the first open transaction of the partition.
+Another query's batch would hide this query's committed marker, and the batch would be written twice. Waiting for the
+other transaction would tie each query's pace to all others'.
+
+- A partition for each query in a shared topic: who gets which one, and what if there are more queries than partitions?
+
+- A group's offset (TxnOffsetCommit, read with require_stable): queries would be as safe from each other. But a group
+without members forgets its offsets after `offsets.retention.minutes`, a week, and anybody who cleans up groups deletes
+it. A query that was down for longer would write its last batch again.
 
 Only this query's transactional id writes here, and InitProducerId has ended its last transaction before the marker is
-read, so the last stable offset stands at the end. Where it does not, a stranger writes here, and the sink waits for it.
+read, so the last stable offset is at the end. If it isn't, a stranger writes here, and the sink waits for it.
 
-A marker names the checkpoint (the streaming query's id) beside the batch, because batches are numbered from 0 again
-in a new checkpoint: a marker of another checkpoint is not a reason to skip. It also tells what the batch was made of,
-by a digest of the source's offsets: a checkpoint that was put back (a backup, a disk that forgot) makes a new batch
-under the number of one that is committed, and to skip that would lose it.
+A marker names the checkpoint (the streaming query's id) beside the batch, because a new checkpoint numbers batches from
+0 again: a marker of another checkpoint is no reason to skip. It also identifies the batch's contents, by a digest of
+the source's offsets. A checkpoint that went back (a backup, a disk that forgot) makes a new batch with the number of a
+committed one, and skipping it would lose it.
 """
 
 from __future__ import annotations
@@ -41,16 +43,16 @@ log = logging.getLogger(__name__)
 VERSION = 1
 PARTITION = 0
 CONFIGS = {"cleanup.policy": "compact"}
-# A committed batch takes two offsets, its marker and the transaction's; tries that failed take some more.
+# A committed batch takes two offsets, its marker and the transaction's. Failed tries take some more.
 STEPS_BACK = (4, 256)
 WAIT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """checkpoint: the streaming query's id, "" for batches that are given by hand.
+    """checkpoint: the streaming query's id, "" for batches by hand.
 
-    contents: the same for batches of the same offsets; None where it can't be told.
+    contents: equal for batches of equal offsets; None if unknown.
     """
 
     checkpoint: str
@@ -59,9 +61,9 @@ class Marker:
 
 
 def ensure_topic(connection: Wire, topic: str) -> int:
-    """The leader of the marker's partition; the topic is made if it isn't there.
+    """Return the leader of the marker's partition. Creates the topic if it doesn't exist.
 
-    Raises MarkerError where somebody made it such that it forgets.
+    Raises MarkerError if somebody created it with settings by which it may forget.
     """
     try:
         leaders = connection.leaders([topic])
@@ -73,9 +75,9 @@ def ensure_topic(connection: Wire, topic: str) -> int:
     policy = connection.configs(wire.TOPIC, topic, ["cleanup.policy"])["cleanup.policy"]
     if policy != CONFIGS["cleanup.policy"] or len(leaders[topic]) != 1:
         raise MarkerError(
-            f"the query's marker is kept in the topic {topic}, which has cleanup.policy={policy} and "
-            f"{len(leaders[topic])} partitions, and must have cleanup.policy=compact and 1: otherwise it may be "
-            "forgotten, and a batch be written twice"
+            f"the topic {topic} keeps the query's marker. It has cleanup.policy={policy} and "
+            f"{len(leaders[topic])} partitions, and must have cleanup.policy=compact and 1: otherwise Kafka may "
+            "forget the marker, and the sink write a batch twice"
         )
     return leaders[topic][PARTITION]
 
@@ -92,9 +94,9 @@ def _leaders_of_new(connection: Wire, topic: str) -> dict[str, dict[int, int]]:
 
 
 def read(connection: Wire, topic: str, leader: int) -> Marker | None:
-    """The last committed marker, None before the first. To be called after InitProducerId and before any write.
+    """Return the last committed marker, or None. Call it after InitProducerId and before any write.
 
-    Raises MarkerError where a stranger's transaction stays open in the topic, or its records aren't markers.
+    Raises MarkerError if a stranger's transaction stays open in the topic, or its records aren't markers.
     """
     last_stable = (wire.LATEST, wire.READ_COMMITTED)
     high_watermark, stable, start = connection.offsets(
@@ -107,9 +109,9 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
     while stable < high_watermark:
         if time.monotonic() > deadline_s:
             raise MarkerError(
-                f"in the topic {topic} a transaction is open that is not this query's, for "
+                f"another transaction than this query's has been open in the topic {topic} for "
                 f"{connection.timeout_ms} ms: nothing else may write there. If nothing does, the cluster lost the "
-                "markers of one that it has forgotten since: `kafka-transactions.sh find-hanging` tells, and abort "
+                "markers of one that it has since forgotten: `kafka-transactions.sh find-hanging` shows it, and abort "
                 "ends it"
             )
         time.sleep(WAIT_S)
@@ -125,23 +127,23 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
 
 
 def _records(connection: Wire, topic: str, leader: int, offset: int, end: int) -> Iterator[Record]:
-    """The committed ones of these offsets. Raises TryFailedError where the log can't be read up to the end."""
+    """Yield the committed records of these offsets. Raises TryFailedError if the log can't be read up to the end."""
     while offset < end:
         records, following = connection.read_committed(topic, PARTITION, leader, offset)
         yield from records
         if following == offset:
-            # Not "no marker": the batch would be written again.
+            # This doesn't mean "no marker", which would have the batch written again.
             raise TryFailedError(
-                f"the marker can't be read: {topic} gave nothing at offset {offset}, though it ends at {end}"
+                f"the marker can't be read: {topic} returned nothing at offset {offset}, but it ends at {end}"
             )
         offset = following
 
 
 def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str) -> bool:
-    """Whether the batch that `mine` would mark is committed. To be called when `read` may.
+    """Return True if the batch that `mine` would mark is committed. Call it when `read` may be called.
 
-    Raises what `read` does, MarkerError too where another batch was committed under its number, and QueryFencedError
-    where another checkpoint's query has the name.
+    Raises what `read` raises, MarkerError also if another batch was committed under its number, and QueryFencedError
+    if another checkpoint's query has the name.
     """
     last = read(connection, topic, leader)
     if last is None or (last.checkpoint == mine.checkpoint and last.batch_id < mine.batch_id):
@@ -150,10 +152,10 @@ def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str)
         if mine.batch_id == 0 and not _of_checkpoint(connection, topic, leader, mine.checkpoint):
             return False  # a new checkpoint begins
         raise QueryFencedError(
-            f"the name {query!r} is used by another query, of the checkpoint {last.checkpoint or '(none)'}, which "
-            f"committed its batch {last.batch_id}, while this one, of the checkpoint {mine.checkpoint or '(none)'}, "
-            f"is at its batch {mine.batch_id}: give each query a name of its own. If it is the same query, whose "
-            "checkpoint was deleted, and its first batches never came to the sink, give it a new name or delete the "
+            f"the name {query!r} is used by another query, with the checkpoint {last.checkpoint or '(none)'}, which "
+            f"committed its batch {last.batch_id}, while this one, with the checkpoint {mine.checkpoint or '(none)'}, "
+            f"is at its batch {mine.batch_id}: give each query a name of its own. If it is the same query, its "
+            "checkpoint was deleted, and its first batches never reached the sink, give it a new name or delete the "
             f"topic {topic}; what it reads again is written again"
         )
     same: Marker | None = last
@@ -161,26 +163,26 @@ def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str)
         same = _of_checkpoint(connection, topic, leader, mine.checkpoint).get(mine.batch_id)
     if mine.contents is not None and (same is None or same.contents not in (None, mine.contents)):
         raise MarkerError(
-            f"batch {mine.batch_id} of the query {query!r} was committed with other offsets of the source than it "
+            f"batch {mine.batch_id} of the query {query!r} was committed with other source offsets than it "
             f"has now, and batch {last.batch_id} is its last: the checkpoint was put back to an earlier state. Restore "
-            f"the later one; or give the query a new name or delete the topic {topic}, and the batch is written, with "
-            "what it has in common with later ones again"
+            f"the later one. Or give the query a new name or delete the topic {topic}: then the batch is written, and "
+            "records that later batches also hold are written again"
         )
     if last.batch_id > mine.batch_id:
         log.warning(
-            "%s: batch %d comes again though batch %d is committed: the checkpoint went back",
+            "%s: batch %d comes again although batch %d is committed: the checkpoint went back",
             query, mine.batch_id, last.batch_id,
         )  # fmt: skip
     return True
 
 
 def identities(connection: Wire, topic: str, leader: int) -> set[tuple[int, int]]:
-    """Producer id and epoch of each committed marker that compaction has left."""
+    """Return producer id and epoch of each committed marker that compaction has left."""
     return {(record.producer_id, record.epoch) for record in _all(connection, topic, leader)}
 
 
 def _of_checkpoint(connection: Wire, topic: str, leader: int, checkpoint: str) -> dict[int, Marker]:
-    """By batch, those that compaction has left; the last one it leaves."""
+    """Return the checkpoint's markers by batch. Compaction leaves the last one, and maybe others."""
     markers = (decode(record, topic) for record in _all(connection, topic, leader))
     return {one.batch_id: one for one in markers if one.checkpoint == checkpoint}
 
@@ -192,7 +194,8 @@ def _all(connection: Wire, topic: str, leader: int) -> Iterator[Record]:
 
 
 def encode(marker: Marker, query: str) -> arrow_batches.Batch:
-    """A record batch that holds the marker, still to be stamped. Compaction keeps each checkpoint's last one."""
+    """Return a record batch that holds the marker and still has to be stamped. Compaction keeps each checkpoint's last
+    one."""
     value = {"version": VERSION, "checkpoint": marker.checkpoint, "batch": marker.batch_id}
     if marker.contents is not None:
         value["contents"] = marker.contents
@@ -206,11 +209,13 @@ def encode(marker: Marker, query: str) -> arrow_batches.Batch:
 
 
 def decode(record: Record, topic: str) -> Marker:
-    """Raises MarkerError for what `encode` did not write."""
+    """Return the marker in a record. Raises MarkerError if `encode` didn't write it."""
     try:
         fields = json.loads(record.value or b"")
         if fields["version"] != VERSION:
             raise ValueError(f"version {fields['version']}")
         return Marker(str(fields["checkpoint"]), int(fields["batch"]), fields.get("contents"))
     except (ValueError, TypeError, KeyError) as error:
-        raise MarkerError(f"the record at offset {record.offset} of {topic} is no marker: {error}") from error
+        raise MarkerError(
+            f"the record at offset {record.offset} of {topic} isn't a marker: {error}"
+        ) from error

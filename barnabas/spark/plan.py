@@ -1,6 +1,5 @@
-"""What the driver tells the tasks (the transaction's identity, where records may go, which task writes where), and what
-they report of what was written, which the driver checks and the user can look at.
-"""
+"""What the driver tells the tasks: the transaction's identity, where records may go, and which task writes where. And
+what the tasks report back, which the driver checks and the user can read."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from barnabas.spark.errors import (
 )
 
 SEQUENCES = 1 << 31
-"""Of a producer in a partition, before they begin at 0 again."""
+"""A producer has this many sequence numbers in a partition before they start at 0 again."""
 
 
 class Target(NamedTuple):
@@ -34,10 +33,10 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a task needs to know.
+    """Everything that a task needs to know.
 
-    targets: every partition of every topic, topic by topic; a target's number is its place here.
-    leaders: of each target, the node id.
+    targets: every partition of every topic, topic by topic; a target's number is its index here.
+    leaders: the node id of each target's leader.
     max_message_bytes: by topic.
     owners: how many tasks write. Target number t belongs to task `owner_of(t)`.
     """
@@ -58,20 +57,20 @@ class Plan:
     owners: int
 
     def owner_of(self, target: int) -> int:
-        # By the partition's number and not the target's, so that every task owns some of every topic; shifted from
-        # batch to batch, so that none is left out where there are fewer tasks than owners.
+        # By the partition's number and not the target's, so that every task owns some of every topic. The batch id
+        # shifts it, so that all tasks get their turn if there are fewer partitions than owners.
         return (self.targets[target].partition + self.batch_id) % self.owners
 
     @property
     def batch_bytes(self) -> int:
-        """The largest record batch, before compression, unless it holds a single record."""
+        """The largest record batch before compression, unless it holds a single record."""
         return min([self.max_batch_bytes, *self.max_message_bytes.values()])
 
     def targets_of(self, topic: str) -> range:
         return self.ranges()[topic]
 
     def ranges(self) -> dict[str, range]:
-        """Each topic's targets, by one look at all of them: there may be thousands of topics."""
+        """Return each topic's targets, found in one pass: there may be thousands of topics."""
         found: dict[str, range] = {}
         for number, (topic, _) in enumerate(self.targets):
             found[topic] = range(found[topic].start if topic in found else number, number + 1)
@@ -79,19 +78,19 @@ class Plan:
 
 
 class Blob(NamedTuple):
-    """A record batch and where it goes."""
+    """A record batch and its target."""
 
     target: int
     batch: Batch
 
 
-# --- Spark's schemas as text, and what Arrow calls them -----------------------------------------------------
+# --- Spark's schemas as text, and Arrow's types for them ----------------------------------------------------
 
 TYPES = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "boolean": pa.bool_()}
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """Of `name type, name type, …`, as `mapInArrow` takes it, with the types of `TYPES`."""
+    """Return the Arrow schema of `name type, name type, …`, as `mapInArrow` takes it, with the types of `TYPES`."""
     pairs = (column.split() for column in columns.split(", "))
     return pa.schema([(name, TYPES[kind]) for name, kind in pairs])
 
@@ -101,11 +100,11 @@ def arrow_schema(columns: str) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What one task wrote to one partition.
+    """The records that one task wrote to one partition.
 
     attempt: Spark's id of the task's attempt, unique in the application.
-    first_offset, last_offset: of its records; those of other producers, and markers, may lie between.
-    bytes: of the record batches as they were sent.
+    first_offset, last_offset: of its records. Other producers' records and markers may lie between them.
+    bytes: the size of the record batches as sent.
     """
 
     topic: str
@@ -120,18 +119,18 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What a micro-batch came to.
+    """The outcome of a micro-batch.
 
-    skipped: the marker said that it had been committed before; nothing was written.
-    tries: how many it took. A try whose commit was not answered counts, though the marker shows that it held.
-    bytes: of the record batches as they were sent.
+    skipped: nothing was written, because the marker said that it was committed before.
+    tries: how many it took. A try with an unanswered commit counts, even if the marker shows that it succeeded.
+    bytes: the size of the record batches as sent.
 
-    Of the last try, one behind the other:
+    The times of the last try, one after the other:
 
-    prepare_ms: a new epoch, the marker, the topics, adding their partitions.
-    write_ms: the Spark job. Of a batch that was skipped, computing it.
-    check_ms: the batch's marker, the source's offsets, and whether all is there that was reported.
-    commit_ms: the transaction's end alone (EndTxn), up to the coordinator's answer.
+    prepare_ms: getting a new epoch, reading the marker, looking up the topics, adding their partitions.
+    write_ms: the Spark job. For a skipped batch, computing it.
+    check_ms: writing the batch's marker and the source's offsets, and checking that all reported records are there.
+    commit_ms: ending the transaction (EndTxn), up to the coordinator's answer.
     """
 
     batch_id: int
@@ -150,17 +149,17 @@ SCHEMA = (
     "topic string, partition int, attempt long, records long, batches long, bytes long, "
     "first_offset long, last_offset long, error string, reason string, stage int"
 )
-"""A task's rows: one for each partition that it wrote to; or one with the name of an error and its reason; or one
-without a topic, where it wrote nothing. stage: the id of the task's stage, with an error alone."""
+"""A task's rows: one for each partition that it wrote to, or one with the name of an error and its reason, or one
+without a topic if it wrote nothing. `stage` is the id of the task's stage; only errors have it."""
 
 
 def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
-    """The tasks' reports, if each partition was written by one attempt only.
+    """Return the tasks' reports, if each partition was written by one attempt only.
 
-    rows: of `SCHEMA`, and behind its columns the attempt at the stage (`catalyst.attempt`).
+    rows: the columns of `SCHEMA`, and after them the attempt at the stage (`catalyst.attempt`).
 
-    Raises StageRepeatedError where there was more than one, WrittenTwiceError where a partition was written by two
-    tasks, and the error that a task reported; the first that no other try would mend ahead of others.
+    Raises StageRepeatedError if the stage had several attempts, WrittenTwiceError if two tasks wrote a partition,
+    and otherwise a task's error, preferring one that another try wouldn't repair.
     """
     found: dict[tuple[str, int], PartitionReport] = {}
     errors: list[SinkError] = []

@@ -1,4 +1,4 @@
-"""What a sink was told, and what is made from it."""
+"""The arguments of a sink, and what follows from them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Compression by name, with its number in a batch's attributes."""
+"""Compression codecs by name, with their numbers in a batch's attributes."""
 
 PREFIX = "__barnabas-spark-"
 
 
 def is_of_marker(topic: str) -> bool:
-    """Whether a query keeps its marker there."""
+    """Return True if a query keeps its marker in this topic."""
     return topic.startswith(PREFIX)
 
 
 def of_marker(topic: str) -> str:
-    """Why nothing else is written to it."""
+    """Return why rows can't be written to a marker's topic."""
     return (
-        f"the topic {topic} holds the marker of the query {topic.removeprefix(PREFIX)!r}, by which the sink knows what "
-        "is committed, and takes no rows: write them to another topic"
+        f"the topic {topic} holds the marker of the query {topic.removeprefix(PREFIX)!r}, which tells the sink what "
+        "is committed. It takes no rows: write them to another topic"
     )
 
 
@@ -50,27 +50,27 @@ class Settings:
         return PREFIX + self.query
 
 
-# --- What is said of a sink's arguments before anything is done with them -----------------------------------
+# --- Checks of a sink's arguments before anything is done with them -----------------------------------------
 
 LARGEST_INT32 = (1 << 31) - 1
 
 
 def check_positive(name: str, value: int) -> None:
-    """Raises TypeError for what is no int, ValueError for what Kafka's int32 can't hold or is 0 or less."""
+    """Raise TypeError if it isn't an int, ValueError if it isn't positive or doesn't fit Kafka's int32."""
     _check_int(name, value)
     if not 0 < value <= LARGEST_INT32:
         raise ValueError(f"{name} is from 1 to {LARGEST_INT32}, not {value}")
 
 
 def check_batch_id(value: int) -> None:
-    """Raises TypeError for what is no int, ValueError for a negative one."""
+    """Raise TypeError if it isn't an int, ValueError if it is negative."""
     _check_int("batch_id", value)
     if value < 0:
-        raise ValueError(f"batch_id is 0 or more, as a streaming query counts its batches, not {value}")
+        raise ValueError(f"batch_id must be 0 or more, as a streaming query counts its batches, not {value}")
 
 
 def check_bootstrap(text: str) -> None:
-    """Raises ValueError where an address, of those with commas between, isn't one of a host and a port."""
+    """Raise ValueError if one of the comma-separated addresses isn't host:port."""
     for address in text.split(","):
         host, colon, port = address.strip().rpartition(":")
         if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
@@ -80,17 +80,17 @@ def check_bootstrap(text: str) -> None:
 
 
 def check_topic(name: str) -> None:
-    """Raises TypeError for what is no string, ValueError for an empty one, and for one that a query's marker is in."""
+    """Raise TypeError if it isn't a string, ValueError if it is empty or holds a query's marker."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is a string, not {name!r}")
     if not name:
-        raise ValueError("a topic's name is empty; without topic=..., rows go where the column 'topic' says")
+        raise ValueError("a topic's name is empty; leave out topic=..., and the column 'topic' decides")
     if is_of_marker(name):
         raise ValueError(of_marker(name))
 
 
 def topic_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, each once. Raises TypeError for a single string, ValueError where none is named."""
+    """Return the names, each once. Raises TypeError for a single string, ValueError if there are none."""
     if isinstance(names, str | bytes):
         raise TypeError(
             f"topics is a list of names, such as [{names!r}], not one name; for one, give topic=..."
@@ -104,6 +104,6 @@ def topic_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_int(name: str, value: int) -> None:
-    # A bool is an int to Python.
+    # In Python a bool is an int.
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is a whole number, not {value!r}")

@@ -1,4 +1,4 @@
-"""`ExactlyOnceKafkaSink`: what `foreachBatch` is given."""
+"""`ExactlyOnceKafkaSink`: the function for `foreachBatch`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BatchReport", "ExactlyOnceKafkaSink", "PartitionReport"]
 
 log = logging.getLogger(__name__)
 
-# What a topic's name may hold, since the query's marker has a topic of its own.
+# The characters of a topic's name, because the query's marker has a topic of its own.
 QUERY_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -33,45 +33,46 @@ class ExactlyOnceKafkaSink:
         sink = ExactlyOnceKafkaSink("localhost:9092", query="orders-enriched", topic="out")
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
 
-    A reader under `read_committed` sees each batch whole and once, whatever failed on the way. The columns are those
-    of Spark's own sink: `value` (string or binary; null is a tombstone), and if they are there `key` (string or
-    binary), `headers` (array<struct<key: string, value: binary>>), `partition` (int), `topic` (string); others are
-    left out. A record goes to its `partition`; else where Java's default partitioner sends its key; else to one that
-    its task owns. Where the columns have neither key nor partition nothing is shuffled, and the batch is computed by at
-    most as many tasks as the topic has partitions; otherwise Spark shuffles the rows to their partitions' tasks, which
-    it does at less cost where Apache Kafka's client is on its class path (as with Spark's own connector).
+    A `read_committed` reader sees each batch as a whole and once, whatever failed on the way. The columns are those of
+    Spark's own sink: `value` (string or binary; null is a tombstone), and optionally `key` (string or binary),
+    `headers` (array<struct<key: string, value: binary>>), `partition` (int), `topic` (string). It ignores others. A
+    record goes to its `partition`. Without one, it goes where Java's default partitioner sends its key. Without a key,
+    it goes to one of its task's partitions. If there is neither a key nor a partition column, Spark shuffles nothing,
+    and at most as many tasks compute the batch as the topic has partitions. Otherwise Spark shuffles the rows to the
+    tasks of their partitions. That costs less if Apache Kafka's client is on its class path (as with Spark's own
+    connector).
 
     bootstrap: `host:port` of one or more brokers.
-    query: the query's name, its own on the cluster and the same whenever it is started again; letters, digits, `.`,
-        `_`, `-`. Its transactional id and the topic of its marker are made from it. A second query under the same name
-        fences the first. Two names that differ in `.` and `_` alone, as `a.b` and `a_b`, don't go together: to Kafka
-        the topics of their markers collide, and the second query fails with BrokerRefusedError.
-    topic: where all rows go, whatever a `topic` column says.
-    topics: with a `topic` column, every name that it may hold. Without it the batch is kept (`persist`) and passed
-        over once more, ahead of the write, to find them.
+    query: the query's name: unique on the cluster, and the same at each start; letters, digits, `.`, `_`, `-`. The
+        transactional id and the topic of the marker are made from it. A second query with the same name fences the
+        first. Two names that differ only in `.` and `_`, such as `a.b` and `a_b`, don't go together: for Kafka the
+        topics of their markers collide, and the second query fails with BrokerRefusedError.
+    topic: the topic for all rows, whatever a `topic` column says.
+    topics: with a `topic` column, every name that it may hold. Without it the sink caches the batch (`persist`) and
+        reads it once more before the write, to find them.
     compression: "none", "gzip", "snappy", "lz4" or "zstd".
-    group: a consumer group for which the Kafka source's offsets are committed in the same transaction, so that its
-        lag shows in the usual tools. For a source on the same cluster, and a query with a checkpoint: the offsets are
-        those that Spark logged there for the batch.
-    transaction_timeout_ms: how long a batch may take, from its first write to its commit, before the broker aborts
-        it; at most the broker's `transaction.max.timeout.ms` (15 minutes unless configured). It is also how long
-        readers may wait behind the open transaction of a driver that died and is not started again.
+    group: a consumer group. The same transaction commits the Kafka source's offsets for it, so the usual tools show its
+        lag. The source must be on the same cluster, and the query must have a checkpoint: the offsets are those that
+        Spark logged there for the batch.
+    transaction_timeout_ms: how long a batch may take, from its first write to its commit, before the broker aborts it;
+        at most the broker's `transaction.max.timeout.ms` (15 minutes by default). If a driver dies and isn't restarted,
+        readers may wait as long for its open transaction.
     max_tries: how often a batch is tried before the query fails.
     max_batch_bytes: the largest record batch, before compression; the topic's `max.message.bytes` counts if smaller.
-    request_timeout_ms: how long the sink waits for a broker, its restart included. For one that it hasn't met yet it
-        waits 10 s at most: the address may be wrong.
+    request_timeout_ms: how long the sink waits for a broker, including its restart. It waits at most 10 s for a broker
+        that it has never reached: the address may be wrong.
     client: security settings by kafka-python's names, for driver and executors: `security_protocol`, `ssl_cafile`,
         `sasl_mechanism`, `sasl_plain_username`, and so on.
-    on_report: is called with each batch's report once it is committed, or found to be, in the thread that wrote it.
-        What it raises is logged, and changes nothing of the batch. Spark's own progress has no place for it, since a
-        function of `foreachBatch` can tell it nothing; its `batchId` is the report's `batch_id`.
+    on_report: called with each batch's report once the batch is committed, or found to be, in the thread that wrote it.
+        The sink logs an exception from it; the batch stays committed. Spark's own progress can't show the report,
+        because a `foreachBatch` function can't add to it; its `batchId` is the report's `batch_id`.
 
-    Raises ValueError or TypeError for what is none of these, UnsupportedSparkError with a PySpark before 4.0.
+    Raises ValueError or TypeError for wrong arguments, UnsupportedSparkError with a PySpark before 4.0.
 
-    A batch's transaction has every partition of its topics, however few its rows are, and its end writes a marker to
-    each: to a topic of 3,000 partitions a commit takes some hundred ms.
+    A batch's transaction includes every partition of its topics, however few its rows are. Its end writes a marker to
+    each: with a topic of 3,000 partitions a commit takes some hundred ms.
 
-    May be pickled, as far as `on_report` may: connections stay behind. Not safe to share between threads, nor between
+    It can be pickled if `on_report` can; connections stay behind. Not safe to share between threads, nor between
     queries.
     """
 
@@ -128,24 +129,25 @@ class ExactlyOnceKafkaSink:
         self._last: Written | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch, as `foreachBatch` asks for. Raises what `write` raises, which fails the query."""
+        """Write a micro-batch for `foreachBatch`. Raises what `write` raises, which fails the query."""
         self.write(batch, batch_id)
 
     def write(self, batch: DataFrame, batch_id: int, *, by_hand: bool = False) -> BatchReport:
         """Write a batch exactly once, or not at all if the query's marker says that it is done.
 
-        Once per batch; several frames: unionByName. In `foreachBatch`, in the thread that the function is called in.
+        Call it once per batch, in `foreachBatch` in the thread that calls the function. Join several frames by
+        unionByName.
 
-        batch_id: grows from batch to batch, and is the same when a batch comes again, as in a streaming query.
-        by_hand: the batch is no streaming query's, though some run in this application. Such batches count for
-            themselves, as those of one checkpoint.
+        batch_id: grows from batch to batch, and is the same when a batch is repeated, as in a streaming query.
+        by_hand: the batch belongs to no streaming query, although some run in this application. Such batches count
+            separately, like those of one checkpoint.
 
         Raises ConnectError, StreamingFrameError, UnreachableError, ColumnsError, SpeculationError, OutsideQueryError,
         SecondFrameError, UnknownTopicError, TopicRefusedError, RowError, RecordTooLargeError, MarkerError,
         InvalidTimeoutError, SourceOffsetsError, HangingTransactionError, BrokerRefusedError, QueryFencedError,
-        WorkerError or DriverGoneError, BatchFailedError where every try failed, and ValueError or TypeError for what
-        is no batch_id. After any of them nothing of the batch is visible under `read_committed`; only where the last
-        commit went unanswered is that for the next run to find out, from the marker.
+        WorkerError or DriverGoneError, BatchFailedError if every try failed, and ValueError or TypeError for a wrong
+        batch_id. After any of them, `read_committed` readers see nothing of the batch. There is one exception: if the
+        last commit got no answer, the next run finds out from the marker whether it succeeded.
         """
         arguments.check_batch_id(batch_id)
         if self._wire is None:
@@ -161,28 +163,28 @@ class ExactlyOnceKafkaSink:
             return
         try:
             self.on_report(report)
-        except Exception:  # the batch is committed, and no other try of it would tell anybody more
+        except Exception:  # the batch is committed, so another try would be no use
             log.exception(
                 "%s: on_report failed for batch %d, which is committed", self.settings.query, report.batch_id
             )
 
     @property
     def last_report(self) -> BatchReport | None:
-        """What the last batch came to; None before the first one."""
+        """The last batch's report; None before the first one."""
         return self._last_report
 
     @property
     def transactional_id(self) -> str:
-        """The id that the query's transactions have, as `kafka-transactions.sh` shows it."""
+        """The id of the query's transactions, as `kafka-transactions.sh` shows it."""
         return self.settings.transactional_id
 
     @property
     def marker_topic(self) -> str:
-        """The topic that holds which batch was committed last; made by the first batch, and the query's own."""
+        """The query's own topic that records which batch was committed last. The first batch creates it."""
         return self.settings.marker_topic
 
     def close(self) -> None:
-        """Let go of the driver's connections; a later batch makes them again."""
+        """Close the driver's connections. A later batch opens them again."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None

@@ -1,10 +1,10 @@
-"""The streaming query that a batch belongs to: its identity, and how far its source was to be read for the batch.
+"""The streaming query that a batch belongs to: its identity, and the offsets at which the batch ends in its source.
 
-Spark tells the function of `foreachBatch` neither. The query's id lies in the thread's local properties. The source's
-offsets lie in the checkpoint: ahead of each batch Spark logs, in `offsets/<batch id>`, where the batch ends, and a
-batch that comes again ends there again. So what is committed for a group is what the batch was made of, and nothing
-that is computed from its rows, which a filter or an aggregation may have dropped. A source's offsets are the first not
-to be read, as a consumer group's are.
+Spark tells the function of `foreachBatch` neither. The query's id is in the thread's local properties. The source's
+offsets are in the checkpoint: before each batch Spark logs in `offsets/<batch id>` where the batch ends, and a repeated
+batch ends there again. So a group's committed offsets are those that the batch was made of. They don't depend on its
+rows, which a filter or an aggregation may have dropped. A source's offsets are the next to read, like a consumer
+group's.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 QUERY_ID = "sql.streaming.queryId"  # org.apache.spark.sql.execution.streaming.StreamExecution
-VERSION = "v1"  # of OffsetSeqLog
+VERSION = "v1"  # the version of OffsetSeqLog
 
 Offsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedOffsets:
-    """A file of the checkpoint's offset log: a version, metadata, and for each source its offset, a line each."""
+    """A file of the checkpoint's offset log: a version, metadata, and each source's offset, one per line."""
 
     path: str
     text: str
 
     @property
     def digest(self) -> str:
-        """The same for a batch that comes again, and for one of the same offsets where those are Kafka's.
+        """Equal for a repeated batch, and for batches of equal offsets if all sources are Kafka's.
 
-        Other sources count their batches, perhaps in the checkpoint itself, so that a number alone tells nothing of the
-        contents. The metadata do, by their time of day; a file that is there is never written again.
+        Other sources may just number their batches, perhaps in the checkpoint itself, and a number doesn't identify the
+        contents. The metadata do, by their timestamp: Spark never rewrites a file that exists.
         """
         sources = self.text.rstrip().split("\n")[2:]
         are_kafkas = all(line.strip() in ("", "-") or _is_of_kafka(_parsed(line)) for line in sources)
@@ -46,13 +46,13 @@ class LoggedOffsets:
         return hashlib.sha256(told.encode()).hexdigest()
 
     def of_topics(self) -> Offsets:
-        """Of the sources that are Kafka's. Raises SourceOffsetsError."""
+        """Return the offsets of Kafka sources. Raises SourceOffsetsError."""
         return parse_offsets(self.text, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A streaming query. `query_id` is the checkpoint's: the same whenever the query is started again from it."""
+    """A streaming query. `query_id` belongs to the checkpoint: it is the same whenever the query restarts from it."""
 
     query_id: str
     session: Any
@@ -60,18 +60,18 @@ class Stream:
 
     @property
     def is_active(self) -> bool:
-        """Whether nobody has asked it to stop."""
+        """True if nobody has asked it to stop."""
         return self.execution is None or bool(self.execution.isActive())
 
     @property
     def run_id(self) -> str:
-        """Of this run of the query, anew whenever it is started."""
+        """The id of this run of the query. Each start makes a new one."""
         return "" if self.execution is None else str(self.execution.runId().toString())
 
     def logged_offsets(self, batch_id: int) -> LoggedOffsets:
-        """Where the batch ends in its sources. Raises SourceOffsetsError, and what Spark raises."""
+        """Return where the batch ends in its sources. Raises SourceOffsetsError, and what Spark raises."""
         if self.execution is None:
-            raise SourceOffsetsError("the running query can't be found, nor so its checkpoint")
+            raise SourceOffsetsError("the running query can't be found, and so its checkpoint can't either")
         jvm = self.session.sparkContext._jvm
         root = self.execution.resolvedCheckpointRoot()
         path = jvm.org.apache.hadoop.fs.Path(f"{root}/offsets/{batch_id}")
@@ -84,9 +84,9 @@ class Stream:
 
 
 def stream_of(batch: DataFrame, *, by_hand: bool = False) -> Stream | None:
-    """The streaming query whose `foreachBatch` runs in this thread; None where it is a batch by hand.
+    """Return the streaming query whose `foreachBatch` runs in this thread, or None for a batch by hand.
 
-    Raises OutsideQueryError where that can't be told: some query runs, in another thread, and nobody said `by_hand`.
+    Raises OutsideQueryError if that is unclear: a query runs in another thread, and `by_hand` isn't set.
     """
     session: Any = batch.sparkSession
     if by_hand:
@@ -95,36 +95,36 @@ def stream_of(batch: DataFrame, *, by_hand: bool = False) -> Stream | None:
     if query_id is None:
         if _some_query_runs(session):
             raise OutsideQueryError(
-                "a streaming query runs, and this thread isn't the one that its function of foreachBatch was called "
-                "in, so that the batch's checkpoint can't be told: call the sink there, or in a "
+                "a streaming query runs, and its foreachBatch function was called in another thread. "
+                "So the batch's checkpoint is unknown: call the sink in that thread, or in a "
                 "pyspark.InheritableThread. For a batch that is no query's: write(…, by_hand=True)"
             )
         return None
     try:
         key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
         execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
-    except Exception:  # internals of Spark's, which only stop() and `group` want
+    except Exception:  # Spark's internals, which only stop() and `group` need
         execution = None
     return Stream(query_id, session, execution)
 
 
 def _some_query_runs(session: Any) -> bool:
     queries = session._jsparkSession.sharedState().activeStreamingQueries()
-    if queries.isEmpty():  # to py4j the end of a loop is an exception that crosses from the JVM
+    if queries.isEmpty():  # to py4j, the end of a loop is an exception that crosses from the JVM
         return False
     executions = (queries.get(key) for key in list(queries.keySet()))
     return any(execution is not None and execution.isActive() for execution in executions)
 
 
 def parse_offsets(text: str, where: str) -> Offsets:
-    """The offsets by topic and partition in a file of the checkpoint's offset log, the least where sources differ.
+    """Return the offsets by topic and partition in a file of the offset log, the lowest if sources differ.
 
     Its lines: a version, metadata, and for each source its offset in JSON, or `-` while it has none. Sources other than
-    Kafka's are passed over. Raises SourceOffsetsError.
+    Kafka's are skipped. Raises SourceOffsetsError.
     """
     version, _, *sources = text.split("\n")
     if version.strip() != VERSION:
-        raise SourceOffsetsError(f"{where} is of version {version!r}, and only {VERSION!r} is known")
+        raise SourceOffsetsError(f"{where} has version {version!r}, and only {VERSION!r} is known")
     offsets: Offsets = {}
     for line in sources:
         if line.strip() in ("", "-"):
@@ -138,13 +138,13 @@ def parse_offsets(text: str, where: str) -> Offsets:
                 known[int(partition)] = min(end, known.get(int(partition), end))
     if not offsets:
         raise SourceOffsetsError(
-            f"the query has no source of Kafka's, as {where} says: leave the sink's group out"
+            f"the query has no Kafka source, according to {where}: leave out the sink's group"
         )
     return offsets
 
 
 def _parsed(line: str) -> Any:
-    """None for what is no JSON, as sources other than Kafka's may write."""
+    """Return None for text that isn't JSON, which sources other than Kafka's may write."""
     try:
         return json.loads(line)
     except ValueError:
@@ -165,14 +165,14 @@ def _is_of_kafka(source: Any) -> bool:
 
 # --- One frame a batch --------------------------------------------------------------------------------------
 #
-# What a sink keeps of the batch that it wrote last, to tell another frame from the same again. The marker knows
-# batches by number, and would have a second frame of the same batch skipped as done. That the same frame comes again
-# is no mistake: a function of `foreachBatch` may repeat what it does.
+# What a sink keeps of the batch that it wrote last, to recognize another frame of the same batch. The marker knows
+# batches by number, so it would skip a second frame of the batch as done. The same frame may come again: a
+# `foreachBatch` function may repeat its work.
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A batch that is committed, and the frame that it was given as. run: of the query, anew at each start."""
+    """A committed batch, and the frame that it was given as. `run` is the query's, new at each start."""
 
     run: str
     batch_id: int
@@ -180,17 +180,17 @@ class Written:
 
 
 def run_of(stream: Stream | None) -> str:
-    """ "" for a batch by hand."""
+    """Return the query's id and run, or "" for a batch by hand."""
     return "" if stream is None else f"{stream.query_id}/{stream.run_id}"
 
 
 def refuse_second(last: Written | None, run: str, batch_id: int, frame: DataFrame) -> None:
-    """Raises SecondFrameError where the batch was written already, and from another frame."""
+    """Raise SecondFrameError if this batch was already written from another frame."""
     if last is None or (last.run, last.batch_id) != (run, batch_id) or last.frame is frame:
         return
     if not last.frame.sameSemantics(frame):
         raise SecondFrameError(
-            f"this sink wrote batch {batch_id} already, from another DataFrame, or from the same one made anew: call "
-            "it once a batch, several frames as one by unionByName; or give each a sink of its own, with a query name "
-            "of its own"
+            f"this sink already wrote batch {batch_id}, from another DataFrame, or from the same one made again: call "
+            "it once per batch, with several frames joined by unionByName. Or give each frame a sink with a query "
+            "name of its own"
         )

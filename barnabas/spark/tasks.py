@@ -1,6 +1,5 @@
-"""What runs on the executors: rows become record batches, which are stamped and sent, each partition's by one task,
-one at a time, and what came of it is reported.
-"""
+"""The code that runs on the executors: it turns rows into record batches, stamps and sends them, and reports the
+outcome. Each partition belongs to one task and gets one batch at a time."""
 
 from __future__ import annotations
 
@@ -40,16 +39,16 @@ from barnabas.spark.plan import SEQUENCES, Blob, Plan, arrow_schema
 from barnabas.spark.settings import CODECS
 from barnabas.spark.wire import Appended, Outgoing, Pending, Wire
 
-# Requests on their way at a time, to as many partitions at least: one is sent while the next is built.
+# The most requests in flight, and the fewest partitions that they go to: one is sent while the next is built.
 IN_FLIGHT = 4
-IN_FLIGHT_BYTES = 16 << 20  # one alone may have more
-REQUEST_BYTES = 512 << 10  # a request that holds as much leaves
-# Answers after which the same batch may be sent again: where it was appended after all, the broker says so.
+IN_FLIGHT_BYTES = 16 << 20  # a single request may be larger
+REQUEST_BYTES = 512 << 10  # a request of this size is sent at once
+# After these answers the same batch may be sent again. If it was appended after all, the broker says so.
 SENT_AGAIN = {*errors.LEADER_MOVES, *errors.COORDINATOR_MOVES, errors.NOT_ENOUGH_REPLICAS}
 SENDINGS = 6
 PAUSE_S = 0.05
 FRESH = -1
-MOST_TOLD = 2000  # characters of an error: it may have a row's contents in it
+MOST_TOLD = 2000  # characters of an error message, which may contain a row
 
 SCHEMA = arrow_schema(reports.SCHEMA)
 
@@ -58,7 +57,7 @@ SCHEMA = arrow_schema(reports.SCHEMA)
 class Here:
     """Where this code runs.
 
-    attempt: unique in the application. is_again: whether the task was tried before. stage: its id.
+    attempt: unique in the application. is_again: True if the task was tried before. stage: its id.
     """
 
     task: int
@@ -72,7 +71,7 @@ class Here:
 
         context = TaskContext.get()
         if context is None:
-            raise TryFailedError("this runs outside of a Spark task")
+            raise TryFailedError("this code runs outside of a Spark task")
         return cls(
             context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0, context.stageId()
         )
@@ -80,7 +79,7 @@ class Here:
 
 @dataclass(slots=True)
 class Partition:
-    """How far one partition got. request: with a batch of its that isn't answered yet."""
+    """The progress of one partition. `request` holds a batch of it that isn't answered yet."""
 
     target: int
     sequence: int = 0
@@ -94,7 +93,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch and where it goes."""
+    """A batch and its target."""
 
     partition: Partition
     batch: Batch
@@ -102,7 +101,8 @@ class Sent:
 
 @dataclass(slots=True)
 class Request:
-    """Batches of as many partitions for one leader: gathered, and once there is a `pending` on their way."""
+    """Batches for partitions of one leader, at most one for each. They are being gathered, or in flight once `pending`
+    is set."""
 
     leader: int
     batches: list[Sent] = field(default_factory=list)
@@ -117,9 +117,9 @@ class Request:
 
 @dataclass(slots=True)
 class Writer:
-    """Sends blobs. Raises a SinkError as soon as anything speaks against the try.
+    """Sends blobs. Raises a SinkError as soon as the try can't succeed any more.
 
-    gathered: of each leader, what travels next; a request leaves once it is large enough, or holds anybody up.
+    gathered: the next request to each leader. It is sent once it is large enough, or something waits for it.
     """
 
     plan: Plan
@@ -130,9 +130,9 @@ class Writer:
     in_flight: deque[Request] = field(default_factory=deque)
 
     def send(self, blob: Blob) -> None:
-        """Sends a batch, soon; one at a time for each partition, to keep their order.
+        """Send a batch soon, one at a time for each partition, to keep their order.
 
-        Raises RecordTooLargeError, and what came of the batches that it waited for.
+        Raises RecordTooLargeError, and the outcome of the batches that it waited for.
         """
         partition = self.partitions.setdefault(blob.target, Partition(blob.target))
         self._check(blob)
@@ -147,7 +147,7 @@ class Writer:
             self._begin(request)
 
     def finish(self) -> None:
-        """Send what is left, and wait for all."""
+        """Send what is left, and wait for all answers."""
         while self.gathered:
             self._begin(next(iter(self.gathered.values())))
         while self.in_flight:
@@ -169,7 +169,7 @@ class Writer:
             )
 
     def _begin(self, request: Request) -> None:
-        """Send what is gathered for a leader, once there is room on the way."""
+        """Send a leader's gathered request, once there is room in flight."""
         del self.gathered[request.leader]
         while self.in_flight and (
             len(self.in_flight) >= IN_FLIGHT
@@ -180,7 +180,7 @@ class Writer:
         self.in_flight.append(request)
 
     def _send(self, request: Request) -> None:
-        # Those of a topic side by side, as `Wire.send` wants them.
+        # `Wire.send` wants the batches of a topic side by side.
         request.batches.sort(key=lambda sent: sent.partition.target)
         request.pending = self.connection.send(
             request.leader,
@@ -205,7 +205,8 @@ class Writer:
                 refused += self._answers(one, is_last=number == SENDINGS - 1)
 
     def _answers(self, request: Request, *, is_last: bool) -> list[Sent]:
-        """Takes down what was appended; those to be sent again. Raises what no other sending would mend."""
+        """Record what was appended, and return what has to be sent again. Raises an error that no resending would
+        repair."""
         assert request.pending is not None
         refused = []
         for sent, answer in zip(request.batches, self.connection.wait(request.pending), strict=True):
@@ -222,8 +223,8 @@ class Writer:
         target = self.plan.targets[partition.target]
         if appended.log_append_time_ms != FRESH or appended.base_offset <= partition.last_offset:
             raise DuplicateWriteError(
-                f"partition {target.partition} of {target.topic} holds a batch of the same sequences already, "
-                f"at offset {appended.base_offset}: another attempt wrote it, with what contents can't be known"
+                f"partition {target.partition} of {target.topic} already holds a batch with the same sequences, "
+                f"at offset {appended.base_offset}: another attempt wrote it, with unknown contents"
             )
         if not partition.batches:
             partition.first_offset = appended.base_offset
@@ -244,10 +245,10 @@ class Writer:
 
 
 def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
-    """Write the blobs, then say what was written; or that this failed, and why. Rows of `plan.SCHEMA`.
+    """Write the blobs, and yield rows of `plan.SCHEMA`: what was written, or that it failed, and why.
 
-    Whatever it is that fails: where it left the task, Spark would try that again, and the second attempt's reason
-    hide the first one's.
+    No error may leave the task: Spark would try the task again, and the second attempt's error would hide the first
+    one's.
     """
     try:
         partitions = _write(plan, here, blobs)
@@ -272,11 +273,11 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
 
 def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
     if here.is_again:
-        raise TaskRepeatedError("Spark tried a task again, whose first attempt may have written already")
+        raise TaskRepeatedError("Spark tried a task again whose first attempt may have written already")
     iterator = iter(blobs)
     first = next(iterator, None)
     if first is None:
-        return []  # nor is a connection made
+        return []  # without even connecting
     connection = Wire(plan.bootstrap, plan.client, plan.request_timeout_ms)
     try:
         connection.connect()
@@ -302,7 +303,7 @@ def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[ob
 def _missing(error: ImportError) -> str:
     return (
         f"a worker's Python, {sys.executable} of version {platform.python_version()}, lacks what the sink needs: "
-        f"{type(error).__name__}: {error}. Install it there (pip install 'barnabas[spark]'), or have PYSPARK_PYTHON "
+        f"{type(error).__name__}: {error}. Install it there (pip install 'barnabas[spark]'), or let PYSPARK_PYTHON "
         "name another Python"
     )
 
@@ -319,7 +320,7 @@ def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
 
 
 def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
-    # An error's text may hold what is no UTF-8, as a file's name that isn't.
+    # An error's text may not be UTF-8, for example with the name of a file.
     texts = [None if one is None else str(one).encode(errors="backslashreplace") for one in values]
     return arrow_batches.from_bytes(texts).cast(pa.string()).cast(kind)
 
@@ -327,20 +328,20 @@ def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
 # --- Rows to batches ----------------------------------------------------------------------------------------
 
 ARCHIVE = re.compile(r"\.(zip|jar|egg)(/|\\|$)")
-# What a task gathers at most before it builds: with many partitions, batches would be small otherwise. It is held two
-# or three times over while it is built.
+# The most that a task gathers before it builds batches. With many partitions, batches would be small otherwise. While
+# they are built, this is held two or three times over.
 GATHERED_BYTES = 8 << 20
-# Of a largest batch for each partition, what is gathered: of a second one that is built with the first, the task would
-# have to wait for the first one's answer. Half, for the rows aren't spread evenly.
+# The share of a full batch for each partition that a task gathers. If it built a second batch for a partition with the
+# first, it would have to wait for the first one's answer. It is half, because rows aren't spread evenly.
 GATHERED_SHARE = 0.5
 
 
 def write_rows(
     plan: Plan, gathered_bytes: int = 1
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: writes rows that go to partitions of this task's, or have no place of their own.
+    """Return a function for `mapInArrow` that writes rows of this task's partitions, or rows without a partition.
 
-    gathered_bytes: as for `build`, at most; a row's worth where each of Arrow's batches goes to one partition anyway.
+    gathered_bytes: the most for `build`; 1 if each Arrow batch goes to one partition anyway.
     """
 
     def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -348,7 +349,7 @@ def write_rows(
         own = [t for t in range(len(plan.targets)) if plan.owner_of(t) == here.task]
         enough = min(gathered_bytes, int(len(own) * plan.batch_bytes * GATHERED_SHARE))
         before = pa.default_memory_pool()
-        # Arrow's own gives large buffers back to the system each time, and each page that comes anew is a fault.
+        # Arrow's own pool returns large buffers to the system each time, and each fresh page is a page fault.
         pa.set_memory_pool(pa.system_memory_pool())
         try:
             yield from report(plan, here, build(plan, rows, own, enough))
@@ -360,12 +361,12 @@ def write_rows(
 
 
 def forget_archives() -> None:
-    """Have the worker's next task begin sooner.
+    """Let the worker's next task begin sooner.
 
-    Ahead of each task Spark's worker calls `importlib.invalidate_caches`, upon which Python reads the directory of each
-    archive on its path anew that it has imported from: Spark's own once for each package, and all jars of
-    `spark.jars.packages`. That takes longer than most of our tasks. What isn't in this cache isn't read, until somebody
-    imports what no task before has imported.
+    Before each task Spark's worker calls `importlib.invalidate_caches`. Python then reads the directory of each archive
+    on its path again that it has imported from: Spark's own once for each package, and all jars of
+    `spark.jars.packages`. That takes longer than most of our tasks. Python doesn't read what isn't in this cache, until
+    somebody imports a module that no earlier task has imported.
     """
     for path in list(sys.path_importer_cache):
         if ARCHIVE.search(path):
@@ -375,11 +376,12 @@ def forget_archives() -> None:
 def build(
     plan: Plan, rows: Iterable[pa.RecordBatch], anywhere: list[int], gathered_bytes: int
 ) -> Iterator[Blob]:
-    """The batches of these rows, in the rows' order within each target.
+    """Yield the batches of these rows, in the rows' order within each target.
 
-    anywhere: the targets of rows without partition and key, which they take in turn; some of every topic that has
-        such rows here.
-    gathered_bytes: how much is gathered before it is built.
+    anywhere: the targets that rows without partition and key take in turn. It has some of every topic with such rows
+    here.
+
+    gathered_bytes: how much to gather before building.
     """
     turns = count(plan.batch_id)  # each batch begins with another partition
     gathered: list[pa.RecordBatch] = []
@@ -419,7 +421,7 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
     else:
         ordered = targets
         if (targets[1:] < targets[:-1]).any():
-            # By radix, which numpy has for numbers of 16 bits.
+            # numpy sorts numbers of 16 bits by radix.
             few = len(plan.targets) <= 1 << 16
             order = np.argsort(targets.astype(np.uint16) if few else targets, kind="stable")
             columns, ordered = columns.take(order), targets[order]
@@ -434,10 +436,10 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
         CODECS[name],
         None if name == "none" else lambda data: wire.compress(name, data),
     )
-    del columns  # what a generator holds while it waits is held in memory
+    del columns  # a waiting generator keeps its variables in memory
     for place, (group, batch) in enumerate(groups):
         if is_anywhere and place:
-            # Another partition, which need not wait for the last one's answer.
+            # Another partition: it needn't wait for the last one's answer.
             numbers = [anywhere[next(turns) % len(anywhere)]]
         yield Blob(numbers[group], batch)
 
@@ -445,7 +447,7 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
 def _targets(
     plan: Plan, named: dict[str, Any], key: Any, anywhere: list[int], turn: int
 ) -> npt.NDArray[np.int64] | int:
-    """Each row's target, or the one target of all."""
+    """Return each row's target, or the one target of all rows."""
     if plan.topic is not None:
         firsts: npt.NDArray[np.int64] | int = 0
         counts: npt.NDArray[np.int64] | int = len(plan.targets)
@@ -470,7 +472,7 @@ def _targets(
             number = chosen[wrong[0]]
             topic = plan.topic or topics.dictionary[topics.indices[wrong[0]].as_py()].as_py()
             raise RowError(
-                f"a row's partition is {number}, and {topic} has the partitions 0 to "
+                f"a row's partition is {number}, but {topic} has the partitions 0 to "
                 f"{len(plan.targets_of(topic)) - 1}"
             )
         targets = np.where(given, chosen + firsts, targets)
@@ -478,7 +480,8 @@ def _targets(
 
 
 def _by_topic(plan: Plan, topics: Any, anywhere: list[int], turn: int) -> npt.NDArray[np.int64]:
-    """Of each topic in the dictionary: its first target, its number of partitions, and whose turn it is."""
+    """Return for each topic in the dictionary its first target, its number of partitions, and the target whose turn it
+    is."""
     if topics.null_count:
         raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
     ranges = plan.ranges()
@@ -489,10 +492,10 @@ def _by_topic(plan: Plan, topics: Any, anywhere: list[int], turn: int) -> npt.ND
     for topic in topics.dictionary.to_pylist():
         if topic not in plan.max_message_bytes:
             raise UnknownTopicError(
-                f"a row's topic is {topic!r}, which is none of the sink's topics: {', '.join(plan.max_message_bytes)}"
+                f"a row's topic is {topic!r}, which isn't one of the sink's topics: {', '.join(plan.max_message_bytes)}"
             )
         numbers = ranges[topic]
-        # A task that owns none was sent a row of this topic to name its partition, which isn't there.
+        # A task that owns none was sent a row of this topic so that it reports the partition, which doesn't exist.
         some = own.get(topic) or numbers
         found.append((numbers.start, len(numbers), some[turn % len(some)]))
     return np.array(found, np.int64).reshape(-1, 3)

@@ -1,15 +1,15 @@
-"""The driver's part: one micro-batch is one transaction, tried anew as a whole until it holds.
+"""The driver's part: one micro-batch is one transaction, retried as a whole until it succeeds.
 
 A try goes
 
     InitProducerId, nothing hanging  →  marker: done already?  →  AddPartitionsToTxn  →  one Spark job
     →  each partition by one task?  →  marker, source's offsets  →  all there that was reported?  →  EndTxn
 
-with an epoch of its own, so that whatever an earlier try left behind, a task that still writes, an EndTxn that still
-travels, is fenced by the broker. Only the driver adds partitions and ends transactions; executors only write. A commit
-that isn't answered costs a try, whose marker tells whether it was carried out.
+with an epoch of its own. So the broker fences whatever an earlier try left behind: a task that still writes, an
+EndTxn that is still in flight. Only the driver adds partitions and ends transactions; executors only write. A commit
+without an answer costs another try, which reads from the marker whether it succeeded.
 
-What a frame's columns have to be is as Spark's own sink has it (`KafkaWriter.validateQuery`, `KafkaRowWriter`).
+A frame needs the same columns as for Spark's own sink (`KafkaWriter.validateQuery`, `KafkaRowWriter`).
 """
 
 from __future__ import annotations
@@ -70,34 +70,34 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """Which of the columns there are, by the DataFrame's own spelling, in the order of `TYPES`."""
+    """The columns of a batch that the sink uses, in the DataFrame's spelling, in the order of `TYPES`."""
 
     names: dict[str, str]
 
     @property
     def is_placed(self) -> bool:
-        """Whether a row itself says which partition it belongs to."""
+        """True if a row itself says which partition it belongs to."""
         return "key" in self.names or "partition" in self.names
 
     def select(self, batch: DataFrame) -> DataFrame:
-        """The batch with these columns alone, under their plain names."""
+        """Return the batch with only these columns, under their plain names."""
         return batch.select(*[batch[f"`{spelled}`"].alias(name) for name, spelled in self.names.items()])
 
 
 def record_form(schema: StructType, topic: str | None) -> RecordForm:
-    """What the batch's columns are. Raises ColumnsError where one is missing, of another type or there twice."""
+    """Return the form of the batch's columns. Raises ColumnsError if one is missing, duplicate or of the wrong type."""
     found: dict[str, str] = {}
     for name, types in TYPES.items():
-        # Spark's names of columns are the same in any case, unless it is told otherwise.
+        # Spark's column names don't depend on case, unless it is configured.
         spelled = [field for field in schema.fields if field.name.lower() == name]
         if not spelled:
             continue
         if len(spelled) > 1:
-            raise ColumnsError(f"there are {len(spelled)} columns of the name {name!r}")
+            raise ColumnsError(f"there are {len(spelled)} columns named {name!r}")
         is_type = spelled[0].dataType.simpleString()
         if is_type not in types:
             raise ColumnsError(
-                f"the column {name!r} is of type {is_type}, and must be {' or '.join(types)}: cast it, "
+                f"the column {name!r} has the type {is_type}, and must be {' or '.join(types)}: cast it, "
                 f"or serialize it, for example with to_json"
             )
         if name != "topic" or topic is None:
@@ -105,7 +105,7 @@ def record_form(schema: StructType, topic: str | None) -> RecordForm:
     columns = ", ".join(field.name for field in schema.fields) or "none"
     if "value" not in found:
         raise ColumnsError(
-            f"a sink to Kafka needs the column 'value', string or binary; the batch has: {columns}"
+            f"a Kafka sink needs a column 'value' of string or binary; the batch has: {columns}"
         )
     if topic is None and "topic" not in found:
         raise ColumnsError(
@@ -114,12 +114,12 @@ def record_form(schema: StructType, topic: str | None) -> RecordForm:
     return RecordForm(found)
 
 
-# --- What a broker's answers, and their absence, mean for a try ---------------------------------------------
+# --- What a broker's answer, or its absence, means for a try ------------------------------------------------
 
 
 @contextlib.contextmanager
 def broker_errors() -> Iterator[None]:
-    """Raises what an answer means for the batch (`as_sink_error`), and TryFailedError where there is none."""
+    """Raise what an answer means for the batch (`as_sink_error`), and TryFailedError if there is no answer."""
     try:
         yield
     except NoAnswerError as error:
@@ -130,9 +130,9 @@ def broker_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fencing_explained(settings: Settings, identity: Identity, began_s: float) -> Iterator[None]:
-    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query.
+    """Explain why a try was fenced: by the broker's timeout, by a late request of its own, or by another query.
 
-    A transaction that the broker aborted while it was written to shows by what its partitions don't hold any more.
+    If the broker aborted a transaction during the write, its partitions no longer hold the reported records.
     """
     try:
         yield
@@ -140,7 +140,7 @@ def fencing_explained(settings: Settings, identity: Identity, began_s: float) ->
         took_ms = ms_since(began_s)
         if took_ms >= settings.transaction_timeout_ms:
             raise TransactionTimeoutError(
-                f"the batch was aborted by the broker: after {took_ms:.0f} ms it was not done, and "
+                f"the broker aborted the batch: it wasn't done after {took_ms:.0f} ms, with "
                 f"transaction_timeout_ms={settings.transaction_timeout_ms}. Allow more, or make batches smaller "
                 "(maxOffsetsPerTrigger)"
             ) from error
@@ -149,13 +149,13 @@ def fencing_explained(settings: Settings, identity: Identity, began_s: float) ->
         if identity.contested:
             raise TryFailedError(f"an unanswered request of this try fenced it: {error}") from error
         raise QueryFencedError(
-            f"another query runs under the name {settings.query!r}, and took its transactional id "
+            f"another query runs under the name {settings.query!r} and took its transactional id "
             f"{settings.transactional_id}: give each query a name of its own ({error})"
         ) from error
 
 
 def ms_since(start_s: float) -> float:
-    """Milliseconds since then, by the monotonic clock."""
+    """Return the milliseconds since then, by the monotonic clock."""
     return (time.monotonic() - start_s) * 1000
 
 
@@ -168,11 +168,11 @@ LONGEST_PAUSE_S = 5.0
 
 @dataclass(slots=True)
 class Work:
-    """A batch to be written, and what holds for all its tries.
+    """A batch to write, and the state that its tries share.
 
-    rows: with the columns of `form` alone.
-    topics, offsets, contents: found by the first try, if they aren't known before (see `Marker` for the last).
-    ran: whether the rows were computed at least once.
+    rows: with only the columns of `form`.
+    topics, offsets, contents: the first try finds them, unless they are known before (for the last see `Marker`).
+    ran: True once the rows were computed.
     """
 
     settings: Settings
@@ -201,27 +201,27 @@ def write_batch(
     by_hand: bool = False,
     last: Written | None = None,
 ) -> tuple[BatchReport, Written]:
-    """See `ExactlyOnceKafkaSink.write`. last: what the sink's last call gave."""
+    """See `ExactlyOnceKafkaSink.write`. `last` is the result of the sink's last call."""
     if type(batch).__module__.startswith("pyspark.sql.connect."):
         raise ConnectError(
-            "the sink can't be used with Spark Connect, which hides what it must know of the query and its tasks: "
+            "the sink doesn't work with Spark Connect, which hides the query and its tasks from it: "
             "run the query in a classic session, with the driver in the same process (spark.api.mode=classic)"
         )
     if batch.isStreaming:
         raise StreamingFrameError(
-            "a streaming DataFrame is given to the sink batch by batch, by its query: "
+            "a streaming DataFrame reaches the sink batch by batch, through its query: "
             "rows.writeStream.foreachBatch(sink).option('checkpointLocation', path).start()"
         )
     form = record_form(batch.schema, settings.topic)
     if str(batch.sparkSession.conf.get("spark.speculation", "false")).strip().lower() == "true":
         raise SpeculationError(
-            "spark.speculation=true has slow tasks written by two attempts at a time, which would fail every try: "
+            "with spark.speculation=true two attempts at a time write a slow task's rows, which would fail every try: "
             "turn it off for the query"
         )
     stream = stream_of(batch, by_hand=by_hand)
     if settings.group is not None and stream is None:
         raise SourceOffsetsError(
-            "a group's offsets are those of a streaming query's source, and this is a batch by hand"
+            "a group's offsets come from a streaming query's source, but this is a batch by hand"
         )
     refuse_second(last, run_of(stream), batch_id, batch)
     _meet(connection)
@@ -236,7 +236,7 @@ def write_batch(
 
 
 def _meet(connection: Wire) -> None:
-    """Whoever gave a wrong address is told so before anything is tried. Raises UnreachableError."""
+    """Connect before anything is tried, so that a wrong address fails at once. Raises UnreachableError."""
     with broker_errors():
         try:
             connection.meet()
@@ -264,7 +264,7 @@ def _until_it_holds(work: Work) -> BatchReport:
             work.settings.query, number, work.settings.max_tries, work.batch_id, last,
         )  # fmt: skip
         if work.stream is not None and not work.stream.is_active:
-            break  # the query was stopped, and the failure is that of its cancelled job
+            break  # the query was stopped, and its cancelled job failed
         if number < work.settings.max_tries:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -275,13 +275,13 @@ def _until_it_holds(work: Work) -> BatchReport:
 
 
 def _give_up(work: Work, error: BaseException) -> None:
-    """Abort what is open, and fence what still writes; but not another query that did so to this one.
+    """Abort the open transaction and fence tasks that still write, unless another query fenced this one.
 
-    Nothing is open where something hangs, and another epoch would hide from the next run whether that was committed.
+    If a transaction hangs, none is open, and a new epoch would hide from the next run whether it was committed.
     """
     if isinstance(error, QueryFencedError | HangingTransactionError):
         return
-    with contextlib.suppress(Exception):  # the batch fails of what it failed of
+    with contextlib.suppress(Exception):  # the batch fails with its own error
         _identity(work)
 
 
@@ -293,9 +293,7 @@ def _try(work: Work, number: int) -> BatchReport:
         leader = marker.ensure_topic(work.connection, settings.marker_topic)
         identity = _identity(work)
         if marker.is_done(work.connection, settings.marker_topic, leader, work.marker, settings.query):
-            log.warning(
-                "%s: batch %d is committed already, and is not written again", settings.query, work.batch_id
-            )
+            log.warning("%s: batch %d is already committed; skipping it", settings.query, work.batch_id)
             return _skipped(work, number, began_s)
         plan = _plan(work, identity)
         transaction_s = time.monotonic()
@@ -334,7 +332,7 @@ def _try(work: Work, number: int) -> BatchReport:
 
 
 def _skipped(work: Work, number: int, began_s: float) -> BatchReport:
-    """The report of a batch that is committed already: computed, if it wasn't, and not written."""
+    """Return the report of a batch that is already committed: computed if it wasn't yet, and not written."""
     prepare_ms = ms_since(began_s)
     job_s = time.monotonic()
     _run_through(work)
@@ -353,7 +351,7 @@ def _skipped(work: Work, number: int, began_s: float) -> BatchReport:
 
 
 def _identity(work: Work) -> Identity:
-    """A new epoch, under which the query's earlier transactions are over in all partitions that are written to."""
+    """Take a new epoch, under which the query's earlier transactions are over in all partitions to write to."""
 
     def leaders() -> dict[str, dict[int, int]]:
         targets = {topic: _leaders(work.connection, topic) for topic in work.topics}
@@ -380,7 +378,7 @@ def _new_epoch(work: Work) -> Identity:
             raise
         raise InvalidTimeoutError(
             f"transaction_timeout_ms={settings.transaction_timeout_ms} is more than the broker's "
-            f"transaction.max.timeout.ms{_broker_limit(work.connection)}: ask for less, or raise the broker's"
+            f"transaction.max.timeout.ms{_broker_limit(work.connection)}: lower it, or raise the broker's limit"
         ) from error
 
 
@@ -404,7 +402,8 @@ def _plan(work: Work, identity: Identity) -> Plan:
         limits[topic] = _checked_limit(work.connection, topic)
     slots = work.rows.sparkSession.sparkContext.defaultParallelism
     counts = Counter(target.topic for target in targets)
-    # Rows without a place need some of every topic in each task. Others are sent to who owns theirs.
+    # Each task needs some partitions of every topic for rows without one. Other rows are sent to their partition's
+    # owner.
     owners = max(1, min(slots, (max if work.form.is_placed else min)(counts.values(), default=1)))
     return Plan(
         bootstrap=settings.bootstrap,
@@ -431,27 +430,27 @@ def _leaders(connection: Wire, topic: str) -> dict[int, int]:
         if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise UnknownTopicError(
-            f"the topic {topic} doesn't exist: create it, with the partitions that it is to have"
+            f"the topic {topic} doesn't exist: create it with as many partitions as it needs"
         ) from error
 
 
 def _checked_limit(connection: Wire, topic: str) -> int:
-    """The topic's `max.message.bytes`. Raises TopicRefusedError."""
+    """Return the topic's `max.message.bytes`. Raises TopicRefusedError."""
     kind, limit = "message.timestamp.type", "max.message.bytes"
     configs = connection.configs(wire.TOPIC, topic, [kind, limit])
     if configs[kind] != "CreateTime":
         raise TopicRefusedError(
-            f"the topic {topic} has {kind}={configs[kind]}, where a broker's answers don't tell an append from a "
-            f"duplicate that was dropped: set {kind}=CreateTime"
+            f"the topic {topic} has {kind}={configs[kind]}: a broker then answers a dropped "
+            f"duplicate like an append. Set {kind}=CreateTime"
         )
     return int(configs[limit])
 
 
 def _run_through(work: Work) -> None:
-    """Compute a batch that is committed already, without writing it.
+    """Compute a batch that is already committed, without writing it.
 
-    Spark takes the watermark, and the state of operators that keep some, from the computation: left out, the query
-    would go on otherwise than if it had never been disturbed.
+    The computation yields Spark's watermark and the state of stateful operators. Without it, the query would go on
+    differently than if it had never been disturbed.
     """
     if work.stream is not None and not work.ran:
         job.compute(work.rows)
@@ -466,7 +465,7 @@ def _write_marker(work: Work, identity: Identity, leader: int) -> None:
 
 
 def _find_out(work: Work) -> None:
-    """What only the rows and the checkpoint tell: as part of a try, since Spark may fail in it."""
+    """Find out what only the rows and the checkpoint know. This is part of a try, because Spark may fail in it."""
     if not work.topics:
         topics = job.topics_of(work.rows)
         if of_markers := [*filter(is_of_marker, topics)]:
@@ -485,7 +484,7 @@ def _find_out(work: Work) -> None:
                 raise
             raise TryFailedError(f"the checkpoint can't be read: {errors.reason(error)}") from error
         log.warning(
-            "%s: the checkpoint can't be read, and would not be missed if it was put back to an earlier state: %s",
+            "%s: the checkpoint can't be read, so nobody would notice if it went back to an earlier state: %s",
             work.settings.query, errors.reason(error),
         )  # fmt: skip
 
@@ -499,8 +498,8 @@ def _commit_source_offsets(work: Work, identity: Identity) -> None:
     except ResponseError as error:
         if error.code == errors.UNKNOWN_MEMBER_ID:
             raise SourceOffsetsError(
-                f"the group {settings.group} has members, on whose behalf alone this broker takes its offsets: give "
-                f"the query a group that nobody consumes with ({error})"
+                f"the group {settings.group} has members, and this broker takes its offsets only from them: give "
+                f"the query a group without consumers ({error})"
             ) from error
         if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise

@@ -1,11 +1,11 @@
-"""The wire: all that this package knows of kafka-python, which only the modules `wire*` import.
+"""The wire: everything that this package knows about kafka-python, which only the modules `wire*` import.
 
-kafka-python's connections (TLS, SASL, bootstrapping) and its messages carry an explicit producer identity, which no
-producer class of any Python library does. Both are internals, which a line of its releases (3.0.x) has kept, so the
-extra `spark` takes that line alone, and `tests/spark/test_wire.py` names what another release breaks.
+kafka-python's connections (TLS, SASL, bootstrapping) and its messages can carry an explicit producer identity, which no
+producer class of any Python library can. Both are internals that have stayed the same in its release line 3.0.x. So the
+extra `spark` allows only that line, and `tests/spark/test_wire.py` names what another release breaks.
 
-Versions are those of transactions V1, as older clients speak them (Produce 9, EndTxn 3, AddPartitionsToTxn 3): with
-transactions V2 (KIP-890) any Produce would add its partition to the transaction, a late one too. Here the driver alone
+The versions are those of transactions V1, as older clients speak them (Produce 9, EndTxn 3, AddPartitionsToTxn 3). With
+transactions V2 (KIP-890) any Produce would add its partition to the transaction, even a late one. Here only the driver
 adds partitions.
 """
 
@@ -38,11 +38,11 @@ from barnabas.spark.wire_connection import GROUP, TRANSACTION, TransactionConnec
 
 GZIP_LEVEL = 6
 PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
-"""What kafka-python compresses with, beside Python itself."""
+"""The packages that kafka-python needs for compression, beside Python itself."""
 
 
 class Record(NamedTuple):
-    """With the producer id and epoch of its batch, -1 where it has none."""
+    """A record with the producer id and epoch of its batch, -1 if it has none."""
 
     offset: int
     key: bytes | None
@@ -52,9 +52,9 @@ class Record(NamedTuple):
 
 
 def compress(name: str, data: bytes) -> bytes:
-    """As Kafka's clients read it: snappy in xerial's frame, lz4 with independent blocks.
+    """Compress in the form that Kafka's clients read: snappy in xerial's frame, lz4 with independent blocks.
 
-    Raises ImportError where this Python has no library for it, of which kafka-python says no more than that it failed.
+    Raises ImportError if this Python lacks the library; kafka-python would only say that it failed.
     """
     if not getattr(codec, f"has_{name}")():
         raise ImportError(f"compression={name!r} needs the package {PACKAGES[name]}")
@@ -70,7 +70,7 @@ _ENCODERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def committed(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
-    """Records outside of aborted transactions, as Java's consumer tells them; and the offset behind the last one."""
+    """Return the records outside of aborted transactions, by the rules of Java's consumer, and the next offset."""
     records: list[Record] = []
     open_aborts: set[int] = set()
     batches = MemoryRecords(data)
@@ -91,19 +91,19 @@ def committed(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple
 
 # --- Produce requests of many partitions, encoded with one copy of each batch -------------------------------
 #
-# kafka-python makes an object for each partition, copies its batch into a buffer and that into another. Its connection
-# asks a request for little else than its bytes, though, so that these can be made here.
+# kafka-python makes an object for each partition, copies its batch into a buffer, and that into another. But its
+# connection needs little from a request except its bytes, so this module makes them.
 
 Piece = bytes | bytearray | memoryview
 
 VERSION = 9
-HEADER = struct.Struct(">hhi")  # api key, its version, correlation id
+HEADER = struct.Struct(">hhi")  # API key, API version, correlation id
 ACKS_AND_TIMEOUT = struct.Struct(">hi")
 NO_TAGS = b"\0"
 
 
 class Outgoing(NamedTuple):
-    """A record batch for a partition, in pieces that lie one behind the other."""
+    """A record batch for a partition, in consecutive pieces."""
 
     topic: str
     partition: int
@@ -111,9 +111,9 @@ class Outgoing(NamedTuple):
 
 
 class Produce:
-    """What kafka-python takes for a ProduceRequest: all but its bytes is asked of one that has no records.
+    """Stands in for kafka-python's ProduceRequest. Everything except its bytes comes from one without records.
 
-    Of a version before 9, which a broker older than Kafka 2.8 may want, kafka-python makes them.
+    For versions before 9, which a broker older than Kafka 2.8 may need, kafka-python makes the bytes.
     """
 
     def __init__(self, transactional_id: str, timeout_ms: int, batches: Sequence[Outgoing]) -> None:
@@ -136,7 +136,7 @@ class Produce:
         return f"<Produce of {len(self._batches)} batch(es)>"
 
     def encode(self, *, framed: bool, header: bool) -> bytes:
-        """Frame and header always belong to it."""
+        """Return the bytes, always with frame and header."""
         if self._inner.API_VERSION != VERSION:
             return self._by_the_library()
         pieces = list(self._body())
@@ -182,7 +182,7 @@ def _string(text: str) -> bytes:
 
 
 def _count(number: int) -> bytes:
-    """The length of what is compact: one more than it is, in a varint."""
+    """Encode the length of a compact field: the length plus one, as a varint."""
     number += 1
     found = bytearray()
     while number > 0x7F:
@@ -192,7 +192,7 @@ def _count(number: int) -> bytes:
     return bytes(found)
 
 
-# --- A cluster, as the sink asks it -------------------------------------------------------------------------
+# --- A cluster, as the sink uses it -------------------------------------------------------------------------
 
 __all__ = [
     "LEADER_MOVES",
@@ -205,15 +205,15 @@ __all__ = [
     "Wire",
 ]
 
-TOPIC, BROKER = 2, 4  # kinds of resource that has configs
+TOPIC, BROKER = 2, 4  # types of resources with configs
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST = -1, -2
 
 
 class Identity(NamedTuple):
-    """What InitProducerId handed out.
+    """The identity from InitProducerId.
 
-    contested: an earlier request of ours went unanswered; where it is still on its way, it will fence this one.
+    contested: an earlier request of ours got no answer. If it is still in flight, it will fence this identity.
     """
 
     producer_id: int
@@ -222,7 +222,7 @@ class Identity(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A batch's place. `log_append_time_ms` is -1 for what was appended just now to a CreateTime topic."""
+    """The place of an appended batch. `log_append_time_ms` is -1 for a fresh append to a CreateTime topic."""
 
     base_offset: int
     log_append_time_ms: int
@@ -230,22 +230,22 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A Produce request on its way. places: topic and partition of each batch."""
+    """A Produce request in flight. places: topic and partition of each batch."""
 
     places: Sequence[tuple[str, int]]
     future: Any
 
 
 class Wire(TransactionConnection):
-    """Connections to one cluster. Each call that is safe to repeat is, until `timeout_ms` has passed.
+    """Connections to one cluster. Calls that are safe to repeat are repeated until `timeout_ms` has passed.
 
     Raises ResponseError and NoAnswerError.
     """
 
-    # ---- what the driver does to transactions
+    # ---- the driver's requests for transactions
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> Identity:
-        """A new epoch: all that has an older one is fenced, and its open transaction aborted."""
+        """Take a new epoch. It fences everything with an older one, and aborts its open transaction."""
         contested = False
 
         def attempt() -> Identity:
@@ -270,7 +270,7 @@ class Wire(TransactionConnection):
     def add_partitions(
         self, transactional_id: str, identity: Identity, partitions: Mapping[str, Iterable[int]]
     ) -> None:
-        """Make partitions part of the transaction, and so begin it."""
+        """Add partitions to the transaction, which begins it."""
         shape = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def attempt() -> None:
@@ -289,7 +289,7 @@ class Wire(TransactionConnection):
                 for topic in answer.results_by_topic_v3_and_below
                 for one in topic.results_by_partition
             ]
-            # Where one partition is refused, all others have this code, whichever comes first.
+            # If one partition is refused, all others get this code, in any order.
             for code, what in sorted(found, key=lambda each: each[0] == errors.OPERATION_NOT_ATTEMPTED):
                 check(code, what)
 
@@ -298,7 +298,7 @@ class Wire(TransactionConnection):
     def commit_offsets(
         self, transactional_id: str, identity: Identity, group: str, offsets: Mapping[str, Mapping[int, int]]
     ) -> None:
-        """Make offsets of a group part of the transaction (AddOffsetsToTxn, TxnOffsetCommit)."""
+        """Add a group's offsets to the transaction (AddOffsetsToTxn, TxnOffsetCommit)."""
 
         def add() -> None:
             request = AddOffsetsToTxnRequest(
@@ -345,7 +345,7 @@ class Wire(TransactionConnection):
         self._repeat(commit, COORDINATOR_MOVES)
 
     def end_transaction(self, transactional_id: str, identity: Identity, *, commit: bool) -> None:
-        """Commit or abort. Not repeated where no answer came: the marker tells whether it was carried out."""
+        """Commit or abort. Not repeated if no answer comes: the marker shows whether it was carried out."""
 
         def attempt() -> None:
             request = EndTxnRequest(
@@ -363,17 +363,17 @@ class Wire(TransactionConnection):
     # ---- writing and reading records
 
     def send(self, leader: int, transactional_id: str, batches: Sequence[Outgoing]) -> Pending:
-        """Begin to send record batches, one for each partition, those of a topic side by side; `wait` for them.
+        """Begin to send record batches, at most one per partition, sorted by topic; `wait` for the answers.
 
         Never repeated here.
         """
         request = Produce(transactional_id, self.timeout_ms, batches)
         pending = Pending([(one.topic, one.partition) for one in batches], self._begin(leader, request))
-        self._poll(0)  # as much as the socket takes leaves now
+        self._poll(0)  # send now as much as the socket takes
         return pending
 
     def wait(self, pending: Pending) -> list[Appended | ResponseError]:
-        """The answer to each batch that was sent, in that order."""
+        """Return the answer to each batch that was sent, in that order."""
         found = {
             (topic.name, one.index): one
             for topic in self._finish(pending.future).responses
@@ -394,18 +394,18 @@ class Wire(TransactionConnection):
     def append(
         self, leader: int, transactional_id: str, topic: str, partition: int, *pieces: Piece
     ) -> Appended:
-        """Send one record batch, and wait for it. Raises the broker's error."""
+        """Send one record batch, and wait for its answer. Raises the broker's error."""
         (answer,) = self.wait(self.send(leader, transactional_id, [Outgoing(topic, partition, pieces)]))
         if isinstance(answer, ResponseError):
             raise answer
         return answer
 
     def offset(self, topic: str, partition: int, leader: int, timestamp: int, isolation: int) -> int:
-        """An offset by LATEST or EARLIEST; LATEST under READ_COMMITTED is the last stable offset."""
+        """Look up an offset by LATEST or EARLIEST. LATEST with READ_COMMITTED is the last stable offset."""
         return self.offsets(topic, partition, leader, [(timestamp, isolation)])[0]
 
     def offsets(self, topic: str, partition: int, leader: int, asked: Iterable[tuple[int, int]]) -> list[int]:
-        """Several, as `offset` for each timestamp and isolation: looked up one after the other, sent together."""
+        """Like `offset`, for several pairs of timestamp and isolation: sent together, looked up one after the other."""
         shape = ListOffsetsRequest.ListOffsetsTopic
         sent = []
         for timestamp, isolation in asked:
@@ -430,7 +430,7 @@ class Wire(TransactionConnection):
     def read_committed(
         self, topic: str, partition: int, leader: int, offset: int
     ) -> tuple[list[Record], int]:
-        """The committed records of one Fetch from this offset on, and the offset to go on from."""
+        """Return the committed records of one Fetch from this offset on, and the offset to continue from."""
         one = self._fetch(leader, topic, partition, offset, READ_COMMITTED, max_bytes=1 << 20, max_wait_ms=0)
         aborted = [(each.first_offset, each.producer_id) for each in one.aborted_transactions or ()]
         return committed(bytes(one.records or b""), sorted(aborted), offset)
@@ -446,7 +446,7 @@ class Wire(TransactionConnection):
         max_bytes: int,
         max_wait_ms: int,
     ) -> Any:
-        """One Fetch of one partition, and its part of the answer."""
+        """Send one Fetch for one partition, and return the partition's part of the answer."""
         shape = FetchRequest.FetchTopic
         asked = shape.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         deadline_s = time.monotonic() + self.timeout_ms / 1000
@@ -465,8 +465,8 @@ class Wire(TransactionConnection):
             check(answer.error_code, "Fetch")
             if answer.responses:
                 break
-            # A client above its quota is given nothing, not even the partition, and asks again when its time has
-            # passed, for which `_begin` waits.
+            # A client above its quota gets nothing, not even the partition. It asks again when its throttle time has
+            # passed, which `_begin` waits for.
             if time.monotonic() + answer.throttle_time_ms / 1000 > deadline_s:
                 raise NoAnswerError(
                     f"Fetch of {topic}-{partition}: throttled for longer than {self.timeout_ms} ms"
@@ -476,10 +476,10 @@ class Wire(TransactionConnection):
         check(one.error_code, f"Fetch of {topic}-{partition}")
         return one
 
-    # ---- what is known of topics
+    # ---- topics
 
     def leaders(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
-        """Each topic's partitions, with the node id of each one's leader; UNKNOWN_TOPIC_OR_PARTITION at once."""
+        """Return each topic's partitions with the node id of the leader. UNKNOWN_TOPIC_OR_PARTITION isn't retried."""
 
         def attempt() -> dict[str, dict[int, int]]:
             shape = MetadataRequest.MetadataRequestTopic
@@ -501,7 +501,7 @@ class Wire(TransactionConnection):
         return self._repeat(attempt, {errors.LEADER_NOT_AVAILABLE})
 
     def configs(self, kind: int, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """Configs of a TOPIC or BROKER by name."""
+        """Return configs of a TOPIC or BROKER by name."""
 
         def attempt() -> dict[str, str]:
             shape = DescribeConfigsRequest.DescribeConfigsResource
@@ -515,7 +515,7 @@ class Wire(TransactionConnection):
         return self._repeat(attempt, set())
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Make a topic, with the cluster's default number of replicas; fine if it is there."""
+        """Create a topic with the cluster's default replication factor. It may exist already."""
 
         def attempt() -> None:
             shape = CreateTopicsRequest.CreatableTopic

@@ -1,9 +1,9 @@
-"""Connections to a cluster by kafka-python, requests that are repeated, and what is asked of transactions. Part of the
-adapter (see `wire`).
+"""Connections to a cluster by kafka-python, repeated requests, and questions about transactions. Part of the adapter
+(see `wire`).
 
-Where a broker goes away kafka-python logs three errors of one loss, each time that it tries to connect another, and
-all of them again in each task. The sink says what it means for the batch. So what kafka-python warns of while it
-works for the sink counts as DEBUG; what it logs for others in the same process, who may use it too, is left as it is.
+If a broker goes away, kafka-python logs three errors about one loss, each time that it tries to connect another one,
+and all of them again in each task. The sink itself says what the loss means for the batch. So kafka-python's warnings
+count as DEBUG while it works for the sink. Its messages for other users in the same process stay as they are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ LIBRARY = "kafka"
 
 
 class _Work(threading.local):
-    """depth: of calls that this thread makes for the sink. A connection works in the threads of its callers alone."""
+    """depth: the number of nested calls that this thread makes for the sink. A connection only works in its callers'
+    threads."""
 
     depth = 0
 
@@ -54,7 +55,7 @@ _work = _Work()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """For calls into kafka-python."""
+    """Surround calls into kafka-python."""
     _work.depth += 1
     try:
         yield
@@ -73,10 +74,10 @@ _filter = _AsDebug()
 
 
 def demote() -> None:
-    """Have it so for all loggers that the library has by now: a logger's filters hold for it alone."""
+    """Add the filter to all loggers that the library has so far: a logger's filters don't apply to its children."""
     for name in list(logging.root.manager.loggerDict):
         if name == LIBRARY or name.startswith(LIBRARY + "."):
-            logging.getLogger(name).addFilter(_filter)  # once, however often it is called
+            logging.getLogger(name).addFilter(_filter)  # it is added once, however often this is called
 
 
 # --- Connections --------------------------------------------------------------------------------------------
@@ -85,10 +86,10 @@ def demote() -> None:
 RETRY_S = 0.02
 LOOKED_FOR_MS = 1000
 FIRST_CONTACT_MS = 10_000
-"""How long a broker that was never reached is asked for: one that restarts is back by then."""
+"""How long to try a broker that was never reached. A restarting broker is back within this time."""
 CLIENT_ID = "barnabas-spark"
-GROUP, TRANSACTION = 0, 1  # kinds of coordinator
-# What another try with the same settings won't change. Others are that a connection was lost, or wasn't made.
+GROUP, TRANSACTION = 0, 1  # types of coordinators
+# Errors that another try with the same settings won't change. Other errors are lost or failed connections.
 REFUSALS = (
     kafka.errors.SaslAuthenticationFailedError,
     kafka.errors.UnsupportedSaslMechanismError,
@@ -96,7 +97,7 @@ REFUSALS = (
     kafka.errors.AuthorizationError,
 )
 
-# What `Connection` sets, and what else kafka-python takes: it passes over what it doesn't know.
+# The settings of `Connection`, and all that kafka-python knows: it ignores unknown ones.
 OWN_SETTINGS = {
     "bootstrap_servers",
     "client_id",
@@ -115,9 +116,9 @@ T = TypeVar("T")
 
 
 def check_client(settings: Mapping[str, Any]) -> None:
-    """Raises ValueError for settings that kafka-python doesn't know, or that this package sets by itself."""
+    """Raise ValueError for settings that kafka-python doesn't know, or that this package sets itself."""
     if taken := sorted(settings.keys() & OWN_SETTINGS):
-        raise ValueError(f"client sets {', '.join(taken)}, which barnabas.spark sets by itself")
+        raise ValueError(f"client sets {', '.join(taken)}, which barnabas.spark sets itself")
     if unknown := sorted(settings.keys() - SETTINGS):
         raise ValueError(
             f"client sets {', '.join(unknown)}, which kafka-python's client doesn't know; its security settings are "
@@ -129,10 +130,10 @@ def check_client(settings: Mapping[str, Any]) -> None:
 
 
 class Connection:
-    """To the brokers of one cluster: what `Wire` makes its requests with. Raises ResponseError and NoAnswerError, and
-    ValueError for settings that can't be meant.
+    """Connections to the brokers of one cluster, for the requests of `Wire`. Raises ResponseError, NoAnswerError, and
+    ValueError for senseless settings.
 
-    client_id: what a broker's quotas and its request log know it by.
+    client_id: its name for a broker's quotas and request log.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Connection:
         self.bootstrap = bootstrap
         self.timeout_ms = timeout_ms
         servers = [server.strip() for server in bootstrap.split(",")]
-        # The longest wait between two tries to connect bounds how late a broker's return is noticed.
+        # The longest wait between two connection attempts limits how late a broker's return is noticed.
         self._client = KafkaNetClient(
             bootstrap_servers=servers,
             client_id=client_id,
@@ -164,7 +165,7 @@ class Connection:
         self._end()
 
     def _repeat(self, attempt: Callable[[], T], codes: set[int], *, unanswered: bool = True) -> T:
-        """What the attempt gives, repeated on these error codes, and where no answer came unless told."""
+        """Return what the attempt returns. Repeats it on these error codes, and by default if no answer came."""
         deadline_s = time.monotonic() + self.timeout_ms / 1000
         while True:
             try:
@@ -185,10 +186,10 @@ class Connection:
             time.sleep(RETRY_S)
 
     def _say_lost(self, why: Exception, patience_s: float) -> None:
-        """In one line, once until somebody answers again."""
+        """Log the loss in one line, once until somebody answers again."""
         if not self._is_lost:
             log.warning(
-                "a broker of %s doesn't answer, and is asked again for up to %g s: %s",
+                "a broker of %s doesn't answer; retrying for up to %g s: %s",
                 self.bootstrap, patience_s, why,
             )  # fmt: skip
         self._is_lost = True
@@ -199,18 +200,18 @@ class Connection:
             self._client._net.poll(timeout_ms=timeout_ms, future=future)
 
     def meet(self) -> None:
-        """`connect`, the first time, which takes no longer than `FIRST_CONTACT_MS`."""
+        """Connect for the first time, within `FIRST_CONTACT_MS`."""
         if not self._has_met:
             self.connect(time.monotonic() + min(self.timeout_ms, FIRST_CONTACT_MS) / 1000)
         self._has_met = True
 
     def connect(self, deadline_s: float | None = None) -> None:
-        """Find the cluster's brokers, if they aren't known."""
+        """Find the cluster's brokers if they aren't known."""
         if deadline_s is None:
             deadline_s = time.monotonic() + self.timeout_ms / 1000
         if not self._manager.bootstrapped:
             self._bootstrap(deadline_s)
-        # A connection that ended while nobody looked is noticed here, ahead of the next request.
+        # This notices a connection that ended while nobody looked, before the next request.
         self._poll(0)
 
     def _bootstrap(self, deadline_s: float) -> None:
@@ -219,7 +220,7 @@ class Connection:
         future = self._manager.bootstrap_async(max(1.0, _remaining_ms(deadline_s)))
         while not future.is_done:
             self._poll(max(RETRY_S * 1000, _remaining_ms(deadline_s)))
-            # It would go on trying until the time is up.
+            # kafka-python would go on trying until the time is up.
             if (refusal := _refusal(self._failures[0] if self._failures else None)) is not None:
                 raise refusal from self._failures.pop()
             if self._failures:
@@ -240,7 +241,7 @@ class Connection:
         return self._finish(self._begin(node, request))
 
     def any_node(self) -> int:
-        """A broker that can be reached."""
+        """Return a broker that can be reached."""
         deadline_s = time.monotonic() + self.timeout_ms / 1000
         while (node := self._manager.least_loaded_node()) is None and any(
             map(self._is_paused, list(self._manager._conns))
@@ -255,7 +256,7 @@ class Connection:
         return self.any_node() if controller is None else int(controller.node_id)
 
     def _begin(self, node: int, request: Any) -> Any:
-        """Send it, once a broker that throttles takes requests again."""
+        """Send the request, as soon as a throttling broker takes requests again."""
         deadline_s = time.monotonic() + self.timeout_ms / 1000
         while self._is_paused(node):
             self._wait(deadline_s, f"the broker {node}")
@@ -264,29 +265,30 @@ class Connection:
             return self._manager.send(request, node_id=node)
 
     def _look_for(self, node: int) -> None:
-        """Have kafka-python ask for a broker that was away when it last did, which it does every five minutes."""
+        """Make kafka-python look for a broker that was away when it last looked. By itself it looks every five
+        minutes."""
         cluster = self._manager.cluster
         if cluster.broker_metadata(node) is None:
             self._poll(LOOKED_FOR_MS, cluster.request_update())
 
     def _is_paused(self, node: int) -> bool:
-        """Whether kafka-python would fail a request to it at once: after an answer with a throttle time, until that
-        has passed, and while much is on its way.
+        """Return True if kafka-python would fail a request to it at once: after an answer with a throttle time,
+        until that has passed, and while much is in flight.
         """
         connection = self._manager._conns.get(node)
         return connection is not None and connection.connected and bool(connection.paused)
 
     def _wait(self, deadline_s: float, whose: str) -> None:
-        """Until anything happens: an answer, or a timer of kafka-python's."""
+        """Wait until anything happens: an answer, or one of kafka-python's timers."""
         if time.monotonic() > deadline_s:
             raise NoAnswerError(f"{whose} throttles this client for longer than {self.timeout_ms} ms")
         self._poll(max(0.0, _remaining_ms(deadline_s)))
 
     def _finish(self, future: Any) -> Any:
-        # The connection has a timer of its own for each request, and fails its future.
+        # The connection has its own timer for each request, which fails the request's future.
         self._poll(self.timeout_ms + 1000, future)
         if not future.is_done:
-            raise NoAnswerError(f"no answer in {self.timeout_ms} ms")
+            raise NoAnswerError(f"no answer within {self.timeout_ms} ms")
         with _translated():
             if future.exception is not None:
                 raise future.exception
@@ -299,8 +301,8 @@ def _close(client: KafkaNetClient) -> None:
 
 
 class _translated:  # noqa: N801 - reads as a verb where it is used
-    """Turns kafka-python's errors into NoAnswerError: no answer came. ResponseError where the broker is too old, or
-    doesn't let this client in.
+    """Turns kafka-python's errors into NoAnswerError, or into ResponseError if the broker is too old or
+    rejects this client.
     """
 
     def __enter__(self) -> None: ...
@@ -316,7 +318,7 @@ class _translated:  # noqa: N801 - reads as a verb where it is used
 
 
 def _watched(manager: Any) -> deque[Exception]:
-    """Will hold why the last connection failed: kafka-python's bootstrap keeps that to itself."""
+    """Return a deque that will hold why the last connection failed: kafka-python's bootstrap keeps that to itself."""
     failures: deque[Exception] = deque(maxlen=1)
     make = manager.get_connection
 
@@ -330,13 +332,14 @@ def _watched(manager: Any) -> deque[Exception]:
 
 
 def _refusal(error: BaseException | None) -> ResponseError | None:
-    """What is no matter of time: the client's credentials, or a certificate of either side."""
+    """Return the error if waiting won't help: wrong credentials of the client, or a wrong certificate on either
+    side."""
     if isinstance(error, REFUSALS):
         return ResponseError(
             error.errno, type(error).__name__.removesuffix("Error"), f"authentication: {error}"
         )
     reason = None if error is None else error.__context__
-    # The other side may have gone away in the midst of it.
+    # The other side may have gone away during the handshake.
     if isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return ResponseError(TLS_HANDSHAKE_FAILED, "SslAuthentication", f"TLS: {error}")
     return None
@@ -347,20 +350,20 @@ def _remaining_ms(deadline_s: float) -> float:
 
 
 def check(code: int, what: str) -> None:
-    """Raises ResponseError for an error code."""
+    """Raise ResponseError for an error code."""
     if code:
         name = kafka.errors.for_code(code).__name__.removesuffix("Error")
         raise ResponseError(code, name, what)
 
 
-# --- What the cluster knows of a transaction, and markers from outside its coordinator ----------------------
+# --- The cluster's knowledge of transactions, and markers from outside of the coordinator -------------------
 
 Leaders = Mapping[str, Mapping[int, int]]
 """Topic → partition → node id of its leader."""
 
 
 class DescribedTransaction(NamedTuple):
-    """A transactional id as its coordinator has it; `state` by Kafka's names ("Ongoing", "CompleteCommit", …)."""
+    """A transactional id according to its coordinator. `state` is Kafka's name ("Ongoing", "CompleteCommit", …)."""
 
     state: str
     producer_id: int
@@ -368,10 +371,10 @@ class DescribedTransaction(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker, as the partition that holds it sees it.
+    """A transaction without a marker, according to the partition that holds it.
 
-    coordinator_epoch: of the producer's last marker there, -1 before the first.
-    last_sequence: of the producer's records there, from 0 on in each epoch.
+    coordinator_epoch: that of the producer's last marker there, -1 before the first.
+    last_sequence: that of the producer's records there, from 0 on in each epoch.
     """
 
     topic: str
@@ -385,10 +388,10 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionConnection(Connection):
-    """Raises ResponseError and NoAnswerError."""
+    """Questions about transactions. Raises ResponseError and NoAnswerError."""
 
     def describe_transaction(self, transactional_id: str) -> DescribedTransaction | None:
-        """None for an id that is not known."""
+        """Return None for an unknown id."""
 
         def attempt() -> DescribedTransaction | None:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id], max_version=0)
@@ -401,7 +404,8 @@ class TransactionConnection(Connection):
         return self._repeat(attempt, COORDINATOR_MOVES)
 
     def open_transactions(self, leaders: Callable[[], Leaders]) -> list[OpenTransaction]:
-        """Of all producers, in these partitions (DescribeProducers); one request a leader."""
+        """Return the open transactions of all producers in these partitions (DescribeProducers), by one request per
+        leader."""
         return self._repeat(lambda: self._open_transactions(leaders()), LEADER_MOVES)
 
     def _open_transactions(self, leaders: Leaders) -> list[OpenTransaction]:
@@ -435,7 +439,7 @@ class TransactionConnection(Connection):
         return found
 
     def write_markers(self, transactions: Iterable[OpenTransaction], *, commit: bool) -> None:
-        """End them where they lie, as `kafka-transactions.sh abort` does."""
+        """End the transactions directly in their partitions, as `kafka-transactions.sh abort` does."""
         shape = WriteTxnMarkersRequest.WritableTxnMarker
         for one in transactions:
             marker = shape(

@@ -1,6 +1,4 @@
-"""A partition's log as it lies there: batches as bytes, markers and aborted ones among them. Part of the adapter (see
-`wire`).
-"""
+"""A partition's raw log: batches as bytes, with markers and aborted records. Part of the adapter (see `wire`)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
 from barnabas.spark.wire_connection import check
 
 OFFSET_OUT_OF_RANGE = 1
-# Not the sink's: what an audit reads counts against no query's quota.
+# It isn't the sink's: an audit's reads count against no query's quota.
 CLIENT_ID = "barnabas-spark-audit"
 FETCH_BYTES = 8 << 20
 MAX_WAIT_MS = 500
@@ -27,11 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition held at one moment.
+    """The bounds of a partition's log at one moment.
 
-    start_offset, end_offset: its log start and its high watermark.
-    compacts: its topic's `cleanup.policy` has `compact`.
-    begun_before: producers whose transaction was open then, and had begun ahead of the log start.
+    start_offset, end_offset: its log start offset and its high watermark.
+    compacts: the topic's `cleanup.policy` includes `compact`.
+    begun_before: producers whose transaction was open then, and began before the log start.
     """
 
     topic: str
@@ -43,14 +41,14 @@ class Bounds:
 
 
 class RawLog(Wire):
-    """Raises ResponseError and NoAnswerError, as Wire does."""
+    """Reads raw logs. Raises ResponseError and NoAnswerError, as Wire does."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
         super().__init__(bootstrap, client, timeout_ms, CLIENT_ID)
         self._leaders: dict[str, dict[int, int]] = {}
 
     def internal(self, topics: Sequence[str]) -> list[str]:
-        """Those of the topics that the broker calls internal."""
+        """Return those of the topics that the broker calls internal."""
 
         def attempt() -> list[str]:
             shape = MetadataRequest.MetadataRequestTopic
@@ -65,11 +63,11 @@ class RawLog(Wire):
         return self._repeat(attempt, {LEADER_NOT_AVAILABLE})
 
     def bounds(self, topics: Sequence[str]) -> list[Bounds]:
-        """Of every partition of the topics, in their order."""
+        """Return the bounds of every partition of the topics, in their order."""
         found = []
         for topic, partitions in self.leaders(topics).items():
             compacts = "compact" in self.configs(TOPIC, topic, ["cleanup.policy"])["cleanup.policy"]
-            # Ahead of the end: a transaction that ends between the two has its marker below the end.
+            # Ask for this before the end: if a transaction ends in between, its marker is below the end.
             opened = self.open_transactions(partial(self.leaders, [topic]))
             for partition in partitions:
                 end = self._at_leader(topic, partition, self._offset_by(topic, partition, LATEST))
@@ -83,9 +81,9 @@ class RawLog(Wire):
         return found
 
     def fetch(self, topic: str, partition: int, offset: int) -> bytes:
-        """Batches from the one that holds the offset on, the last of them perhaps cut; b"" if there is none yet.
+        """Return batches from the one with the offset on, the last one perhaps cut off; b"" if there is none yet.
 
-        ResponseError with OFFSET_OUT_OF_RANGE where the log starts later by now.
+        Raises ResponseError with OFFSET_OUT_OF_RANGE if the log by now starts later.
         """
 
         def attempt(leader: int) -> bytes:
@@ -119,6 +117,6 @@ class RawLog(Wire):
 
 
 def count_from(batch: bytes, offset: int) -> int:
-    """How many of a batch's records have this offset or a later one."""
+    """Return how many of a batch's records have this offset or a later one."""
     records = MemoryRecords(batch).next_batch()
     return 0 if records is None else sum(record.offset >= offset for record in records)

@@ -101,7 +101,7 @@ def test_a_client_setting_that_the_library_would_pass_over_is_refused() -> None:
 
 @pytest.mark.parametrize("name", sorted(OWN_SETTINGS))
 def test_a_client_setting_that_the_sink_makes_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"client sets {name}, which barnabas.spark sets by itself"):
+    with pytest.raises(ValueError, match=f"client sets {name}, which barnabas.spark sets itself"):
         sink(client={name: 1})
 
 
@@ -127,5 +127,5 @@ def test_a_batch_id_that_is_no_whole_number_is_refused(batch_id: Any) -> None:
 
 
 def test_a_negative_batch_id_is_refused() -> None:
-    with pytest.raises(ValueError, match="batch_id is 0 or more"):
+    with pytest.raises(ValueError, match="batch_id must be 0 or more"):
         sink().write(None, -1)  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ def test_an_internal_topic_is_counted_without_a_key_alone(
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_nothing_that_is_there_is_written_over(tmp_path: Path, capsys: Captured, scheme: str) -> None:
     folder = f"{scheme}{tmp_path}"
-    assert f"{folder} is there already" in said(capsys, NOWHERE, "t", "--parquet", folder)
+    assert f"{folder} exists already" in said(capsys, NOWHERE, "t", "--parquet", folder)
 
 
 def test_what_nobody_thought_of_is_told_whole_and_is_no_finding(

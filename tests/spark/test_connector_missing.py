@@ -61,7 +61,7 @@ def test_what_ivy_says_is_shown_where_it_fails_alone(
     class Session:
         def stop(self) -> None:
             if fails:
-                raise connector.MissingError("what it said stands above")
+                raise connector.MissingError("see its output above")
 
     def session(name: str) -> Session:
         os.write(1, b":: resolving dependencies ::\n")
@@ -74,7 +74,7 @@ def test_what_ivy_says_is_shown_where_it_fails_alone(
     out, err = capfd.readouterr()
     assert out.startswith(f"Fetching {connector.package()} with what it needs (60 MB)")
     assert out.count("\n") == (1 if fails else 2)
-    noise = ":: resolving dependencies ::\ndownloading a jar\nwhat it said stands above\n"
+    noise = ":: resolving dependencies ::\ndownloading a jar\nsee its output above\n"
     assert err == (noise if fails else "")
 
 

@@ -96,7 +96,7 @@ def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"x", b"[]", b'{"version": 2}', b'{"version": 1}'])
 def test_what_is_no_marker_is_refused(value: bytes | None) -> None:
-    with pytest.raises(MarkerError, match="the record at offset 7 of topic is no marker"):
+    with pytest.raises(MarkerError, match="the record at offset 7 of topic isn't a marker"):
         marker.decode(Record(7, b"q", value), "topic")
 
 
@@ -141,12 +141,12 @@ def test_other_sources_are_passed_over() -> None:
 
 
 def test_a_query_without_a_source_of_kafkas_has_no_offsets_to_commit() -> None:
-    with pytest.raises(SourceOffsetsError, match="no source of Kafka's, as file says"):
+    with pytest.raises(SourceOffsetsError, match="no Kafka source, according to file"):
         parse_offsets(log("17", {"logOffset": 3}), "file")
 
 
 def test_an_offset_log_of_another_version_is_refused() -> None:
-    with pytest.raises(SourceOffsetsError, match="file is of version 'v2'"):
+    with pytest.raises(SourceOffsetsError, match="file has version 'v2'"):
         parse_offsets("v2\n{}\n{}", "file")
 
 

@@ -67,7 +67,7 @@ def test_a_log_without_a_marker_has_none(end: int) -> None:
 def test_a_log_that_gives_nothing_short_of_its_end_is_not_one_without_a_marker(
     end: int, stuck_at: int
 ) -> None:
-    with pytest.raises(TryFailedError, match=f"nothing at offset {stuck_at}, though it ends at {end}"):
+    with pytest.raises(TryFailedError, match=f"nothing at offset {stuck_at}, but it ends at {end}"):
         read(Log({}, end, stuck_at=stuck_at))
 
 
@@ -155,7 +155,7 @@ def test_a_batch_amid_a_run_that_finds_the_marker_of_another_checkpoint_meets_an
     mine: Marker, markers: list[Marker]
 ) -> None:
     with pytest.raises(
-        QueryFencedError, match="'q' is used by another query, of the checkpoint checkpoint b"
+        QueryFencedError, match="'q' is used by another query, with the checkpoint checkpoint b"
     ):
         is_done(mine, *markers)
 

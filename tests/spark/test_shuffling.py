@@ -159,7 +159,7 @@ def test_a_partition_past_the_last_is_named_by_a_task_that_owns_none_of_its_topi
     batch = spark.range(10).selectExpr(
         "'x' value", f"if(id = 5, '{one}', '{many}') topic", f"if(id = 5, {partition}, 0) partition"
     )
-    with pytest.raises(RowError, match=f"is {partition}, and {one} has the partitions 0 to 0"):
+    with pytest.raises(RowError, match=f"is {partition}, but {one} has the partitions 0 to 0"):
         ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topics=[one, many]).write(batch, 0)
 
 
@@ -206,7 +206,7 @@ def test_a_partition_past_the_last_is_named_by_the_task_that_it_comes_to(
     topic = create(barnabas_bootstrap, name("out"), 3)
     batch = spark.range(10).selectExpr("'x' value", f"if(id = 5, {partition}, 0) partition")
     with pytest.raises(
-        RowError, match=f"a row's partition is {partition}, and {topic} has the partitions 0 to 2"
+        RowError, match=f"a row's partition is {partition}, but {topic} has the partitions 0 to 2"
     ):
         ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic).write(batch, 0)
 

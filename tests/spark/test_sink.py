@@ -207,7 +207,7 @@ def test_two_checkpoints_side_by_side_under_one_name_are_told_apart(
     for checkpoint in ("first", "second"):
         run(spark, bootstrap, source, sink(bootstrap, query, topic), tmp_path / checkpoint)
     fill(bootstrap, source, 50, 60)
-    with pytest.raises(Exception, match="is used by another query, of the checkpoint"):
+    with pytest.raises(Exception, match="is used by another query, with the checkpoint"):
         run(spark, bootstrap, source, sink(bootstrap, query, topic), tmp_path / "first")
 
 
@@ -223,10 +223,10 @@ def test_a_query_that_fails_names_the_sinks_reason(
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        (["id as v"], "needs the column 'value', string or binary; the batch has: v"),
-        (["id as value"], "'value' is of type bigint, and must be string or binary"),
-        (["'x' value", "id partition"], "'partition' is of type bigint, and must be int"),
-        (["'x' value", "array('h') headers"], "'headers' is of type array<string>"),
+        (["id as v"], "needs a column 'value' of string or binary; the batch has: v"),
+        (["id as value"], "'value' has the type bigint, and must be string or binary"),
+        (["'x' value", "id partition"], "'partition' has the type bigint, and must be int"),
+        (["'x' value", "array('h') headers"], "'headers' has the type array<string>"),
     ],
 )
 def test_columns_that_do_not_fit_are_named(
@@ -257,7 +257,7 @@ def test_a_topic_that_was_not_announced_is_named(spark: SparkSession, bootstrap:
 def test_a_partition_that_is_not_there_is_named(spark: SparkSession, bootstrap: str, name: Name) -> None:
     topic = create(bootstrap, name("out"), 2)
     batch = numbers(spark, "'x' value", "cast(id % 3 as int) partition")
-    with pytest.raises(RowError, match=r"a row's partition is 2, and .* has the partitions 0 to 1"):
+    with pytest.raises(RowError, match=r"a row's partition is 2, but .* has the partitions 0 to 1"):
         ExactlyOnceKafkaSink(bootstrap, query=name("q"), topic=topic).write(batch, 0)
     assert read(bootstrap, topic) == []
 

@@ -60,7 +60,7 @@ def test_a_thread_that_is_not_the_querys_is_refused(
         with ThreadPoolExecutor(1) as pool:
             pool.submit(sink.write, batch, batch_id).result()
 
-    with pytest.raises(Exception, match="this thread isn't the one that its function of foreachBatch"):
+    with pytest.raises(Exception, match="its foreachBatch function was called in another thread"):
         run(words, each, tmp_path / "checkpoint")
 
 
@@ -97,7 +97,7 @@ def test_a_second_frame_of_one_batch_is_refused(
         for word in ("one", "two"):
             sink.write(batch.where(f"value = '{word}'"), batch_id)
 
-    with pytest.raises(Exception, match="several frames as one by unionByName"):
+    with pytest.raises(Exception, match="several frames joined by unionByName"):
         run(words, each, tmp_path / "checkpoint")
     assert written(sink) == ["one"]
 
@@ -115,13 +115,13 @@ def test_the_same_frame_again_is_skipped_and_that_is_logged(
         run(words, each, tmp_path / "checkpoint")
     assert skipped == [False, True, True]
     assert written(sink) == ["one"]
-    assert caplog.text.count("batch 0 is committed already, and is not written again") == 2
+    assert caplog.text.count("batch 0 is already committed; skipping it") == 2
 
 
 def test_a_second_frame_by_hand_is_refused_too(spark: SparkSession, sink: ExactlyOnceKafkaSink) -> None:
     rows = spark.range(3).selectExpr("cast(id as string) value")
     sink.write(rows.where("value = '0'"), 5)
-    with pytest.raises(SecondFrameError, match="wrote batch 5 already"):
+    with pytest.raises(SecondFrameError, match="already wrote batch 5"):
         sink.write(rows.where("value = '1'"), 5)
     assert not sink.write(rows.where("value = '1'"), 6).skipped
     assert written(sink) == ["0", "1"]

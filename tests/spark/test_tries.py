@@ -187,7 +187,7 @@ def test_an_address_where_nobody_listens_is_named_once_and_not_tried_again(
     sink.close()
     assert made == []
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
-        "a broker of 127.0.0.1:1 doesn't answer, and is asked again for up to 0.2 s"
+        "a broker of 127.0.0.1:1 doesn't answer; retrying for up to 0.2 s"
     ]
 
 

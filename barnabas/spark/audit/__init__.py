@@ -1,9 +1,9 @@
-"""What topics hold, counted with Spark: records, transactions, duplicates, and gaps with their reasons.
+"""Count with Spark what topics hold: records, transactions, duplicates, and gaps with their reasons.
 
     python -m barnabas.spark.audit localhost:9092 orders --key key --parquet audit.parquet
 
-The logs are read as they lie there, with markers and aborted records, by tasks that each take some ranges of offsets
-and send back sums.
+Tasks read the raw logs, with markers and aborted records. Each task takes some ranges of offsets
+and sends back sums.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __all__ = ["audit"]
 
 
 def __getattr__(name: str) -> Any:
-    # Without pyspark the command line has yet to say that it is missing.
+    # Without pyspark, the command line must still be able to say that it is missing.
     if name == "audit":
         from barnabas.spark.audit.report import audit
 

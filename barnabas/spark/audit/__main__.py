@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 30_000
 NOT_COUNTED = 2
-# Whose errors tell what is wrong by themselves.
+# Errors from these modules explain themselves.
 TELLING = ("barnabas.", "pyspark.", "py4j.")
 
 HEADINGS = {
@@ -41,7 +41,7 @@ NOT_SUMMED = {"topic", "partition", "start_offset", "end_offset"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if nothing is to be said against the topics, 1 with duplicates or unexplained gaps, 2 where that is unknown."""
+    """Return 0 if the topics are fine, 1 with duplicates or unexplained gaps, 2 if that is unknown."""
     options = _options(arguments)
     try:
         return _audit(options)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     client = dict(options.client)
-    # Ahead of Spark, which takes some seconds to start.
+    # Check this before Spark starts, which takes some seconds.
     if options.parquet:
         refusals.check_folder(options.parquet)
     refusals.check_topics(
@@ -67,7 +67,7 @@ def _audit(options: argparse.Namespace) -> int:
 
     from barnabas.spark.audit.report import audit
 
-    # What fails is told in one line; Spark's own reports go by the JVM's log and by a Python one.
+    # A failure becomes one line. Spark's own reports go to the JVM's log and to a Python logger.
     spark.sparkContext.setLogLevel("OFF")
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
@@ -90,7 +90,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """The rows with headings, their sum, and where the first unexplained gaps are."""
+    """Return the rows with headings, their sum, and the first unexplained gaps."""
     cells = [list(HEADINGS.values())]
     cells += [[_cell(row[name]) for name in HEADINGS] for row in rows]
     if len(rows) > 1:
@@ -106,7 +106,7 @@ def as_table(rows: Sequence[Row]) -> str:
         for line in cells
     ]
     lines += [
-        f"{row.topic}-{row.partition}: the first offset that is missing without a reason is "
+        f"{row.topic}-{row.partition}: the first offset missing without a reason is "
         f"{row.first_unexplained_offset:,}"
         for row in rows
         if row.first_unexplained_offset is not None
@@ -139,9 +139,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="EXPRESSION",
         help="count duplicates by this: an expression over the columns of Spark's Kafka source (may be repeated)",
     )
-    parser.add_argument(
-        "--parquet", metavar="FOLDER", help="write the table there, too; a folder that isn't there yet"
-    )
+    parser.add_argument("--parquet", metavar="FOLDER", help="also write the table to a new folder")
     parser.add_argument("--master", default="local[*]", help="Spark's master (%(default)s)")
     security = "a security setting for %s, as name=value (may be repeated)"
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What is said where there is nothing to count: one line, with the reason that is buried in Spark's text."""
+"""Reasons why nothing can be counted: one line, dug out of Spark's text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ JAVA_STACK = "JVM stacktrace:"
 def check_topics(
     bootstrap: str, topics: Sequence[str], *, keyed: bool, client: Mapping[str, Any], timeout_ms: int
 ) -> None:
-    """Raises ValueError for a topic that can't be counted, ResponseError and NoAnswerError for the broker's part.
+    """Raise ValueError for a topic that can't be counted. Raises ResponseError and NoAnswerError, too.
 
-    keyed: whether duplicates are to be counted, for which Spark's own source reads the records.
+    keyed: True to count duplicates, for which Spark's own source reads the records.
     """
     log = RawLog(bootstrap, client, timeout_ms)
     try:
@@ -26,24 +26,24 @@ def check_topics(
     finally:
         log.close()
     if keyed and internal:
-        # Spark's ConsumerStrategy leaves them out, and fails half a minute later over what is missing.
+        # Spark's ConsumerStrategy leaves them out, and fails half a minute later because they are missing.
         raise ValueError(
             f"Spark's Kafka source reads no internal topics, and {', '.join(internal)} is one: count it without a key"
         )
 
 
 def check_folder(folder: str) -> None:
-    """Raises ValueError where a local folder or file is there already."""
+    """Raise ValueError if a local folder or file exists already."""
     scheme, slashes, path = folder.rpartition("://")
     local = path if slashes else folder.removeprefix("file:")
     if scheme in ("", "file") and Path(local).exists():
-        raise ValueError(f"{folder} is there already, and nothing is written over: name another folder")
+        raise ValueError(f"{folder} exists already, and nothing is overwritten: name another folder")
 
 
 def reason(error: BaseException) -> str:
-    """One line for it."""
+    """Return the reason in one line."""
     text = str(error)
-    # A task's own error, as Python has it, ahead of all that Spark says about it.
+    # A task's own Python error comes before all that Spark says about it.
     if TRACEBACK in text:
         told = text.rpartition(TRACEBACK)[2].partition(JAVA_STACK)[0]
         lines = [line for line in told.splitlines()[1:] if line.strip() and not line.startswith((" ", "\t"))]

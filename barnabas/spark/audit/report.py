@@ -1,4 +1,4 @@
-"""A row for each partition, put together from what the tasks found."""
+"""A row for each partition, summed up from what the tasks found."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# --- Records that should be the only ones of their key, found with Spark's own Kafka source -----------------
+# --- Duplicate keys, found with Spark's own Kafka source ----------------------------------------------------
 
 
 def check_key(spark: SparkSession, bootstrap: str, key: Sequence[str]) -> None:
-    """Raises AnalysisException for an expression that Spark can't make sense of, before anything is read."""
+    """Raise AnalysisException for an expression that Spark doesn't understand, before anything is read."""
     source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     _keyed(source.option("subscribe", "any").option("includeHeaders", "true").load(), key)
 
@@ -35,9 +35,9 @@ def count(
     key: Sequence[str],
     options: Mapping[str, str],
 ) -> dict[tuple[str, int], int]:
-    """(topic, partition) → how many records have a key that came before, there or in a lower partition.
+    """Return for each (topic, partition) how many records have a key that came before, there or in a lower partition.
 
-    table: says what to read of each partition: start_offset up to stable_end_offset.
+    table: what to read of each partition: start_offset up to stable_end_offset.
     """
     rows = [row for row in table if row["stable_end_offset"] > row["start_offset"]]
     if not rows:
@@ -100,7 +100,7 @@ COUNTS = (
 
 
 class RetentionError(RuntimeError):
-    """Retention took records while they were being counted, again and again."""
+    """Retention deleted records while they were being counted, again and again."""
 
 
 def audit(
@@ -114,13 +114,13 @@ def audit(
     largest_range: int | None = None,
     timeout_ms: int = 30_000,
 ) -> DataFrame:
-    """Count what the topics' partitions held at one moment; a row for each, sorted.
+    """Count what the topics' partitions held at one moment. Return a row for each, sorted.
 
     key: expressions over the columns of Spark's Kafka source that a record should be the only one with, such as `key`
         or `get_json_object(CAST(value AS STRING), '$.id')`. Needs Spark's Kafka connector.
     client, options: security settings, by kafka-python's names for the audit itself, and by Kafka's own
         (`security.protocol`) for the connector.
-    largest_range: how many offsets one task reads in one go at most.
+    largest_range: the most offsets that one task reads in one go.
 
     Columns: topic, partition; start_offset, end_offset (not part of it); stable_end_offset, up to which read_committed
     reads; records, outside of transactions or committed; transactions_committed and transactions_aborted, by their
@@ -151,7 +151,7 @@ def audit(
                     row["duplicates"] = found.get((row["topic"], row["partition"]), 0)
             names = [column.split()[0] for column in SCHEMA.split(", ")]
             return spark.createDataFrame([tuple(row[name] for name in names) for row in table], SCHEMA)
-    raise RetentionError(f"retention took records while they were counted, {ATTEMPTS} times in a row")
+    raise RetentionError(f"retention deleted records while they were counted, {ATTEMPTS} times in a row")
 
 
 def _scanned(
@@ -162,7 +162,7 @@ def _scanned(
     largest_range: int | None,
     timeout_ms: int,
 ) -> DataFrame:
-    """The rows of all ranges (`scan.SCHEMA`)."""
+    """Return the rows of all ranges (`scan.SCHEMA`)."""
     slots = spark.sparkContext.defaultParallelism
     shares = scan.split(bounds, slots, largest_range)
 
@@ -178,8 +178,8 @@ def _scanned(
 
 
 def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, Any]], bool]:
-    """A row for each partition, and whether retention took something meanwhile."""
-    # A producer's first marker in a range comes ahead of what it leaves open there.
+    """Return a row for each partition, and True if retention deleted something meanwhile."""
+    # Rows with a producer's first marker in a range come before those with what it leaves open there.
     in_order = Window.partitionBy("topic", "partition", "producer_id").orderBy(
         "range_start", fn.col("open_offset").asc_nulls_first()
     )
@@ -215,8 +215,8 @@ def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, A
     table = []
     for one in sorted(bounds, key=lambda each: (each.topic, each.partition)):
         row = dict.fromkeys(COUNTS, 0) | found.get((one.topic, one.partition), {})
-        # No marker has come: what is left of them holds read_committed back from the log's start on, as Kafka's
-        # UnifiedLog has it, and where nothing is left only the broker knows of them.
+        # These have no marker yet. What is left of them holds read_committed back from the log's start on, as in
+        # Kafka's UnifiedLog. If nothing is left, only the broker knows them.
         still_open = set(one.begun_before) - set(row.get("ended", ()))
         if still_open:
             row["stable_end_offset"] = one.start_offset
@@ -242,7 +242,7 @@ def _producers(where: Column) -> Column:
 
 
 def _sum(column: str, name: str | None = None, *, also: Column | None = None) -> Column:
-    """The column's sum; with `also`, and of `open_records` where that holds."""
+    """Return the column's sum. With `also`, add `open_records` where that holds."""
     value = fn.coalesce(column, fn.lit(0))
     if also is not None:
         value += fn.when(also, fn.col("open_records")).otherwise(0)

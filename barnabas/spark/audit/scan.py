@@ -1,8 +1,8 @@
-"""What the batches of a range of offsets say, and how the work is split into ranges.
+"""Counts the batches of a range of offsets, and splits the work into ranges.
 
-A partition is read in ranges, by tasks that know nothing of each other. A batch counts in the range that holds its
-first offset; the range that the partition's log starts in also counts the batch that the start lies in. A transaction's
-end may lie in another range than its records: they are left `pending` then, for whoever sees all ranges.
+Tasks read a partition in ranges and know nothing of each other. A batch counts in the range that holds its first
+offset. The range in which the partition's log starts also counts the batch that the start lies in. A transaction's end
+may lie in another range than its records. Then they stay `pending` for whoever sees all ranges.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ABORT, COMMIT = 0, 1
 
 
 class UnreadableBatchError(Exception):
-    """A batch that this audit can't count: of a format from before Kafka 0.11, or a marker without a type."""
+    """A batch that this audit can't count: its format is older than Kafka 0.11, or it is a marker without a type."""
 
 
 @dataclass(slots=True)
 class Pending:
-    """Records of a transaction whose end has not been seen."""
+    """Records of a transaction whose end wasn't seen."""
 
     first_offset: int
     records: int
@@ -45,10 +45,10 @@ class Pending:
 
 @dataclass(slots=True)
 class Sums:
-    """Offsets of a range by what they are. `records` are outside of transactions or committed.
+    """The offsets of a range, counted by kind. `records` are outside of transactions or committed.
 
-    compacted: no record is there, and compaction took it. unexplained: no record, and no reason for it.
-    expired: what retention took while the range was read. commits, aborts: markers by their type; `markers` has others,
+    compacted: there is no record, because compaction removed it. unexplained: no record, and no reason.
+    expired: removed by retention while the range was read. commits, aborts: markers by type; `markers` includes others,
     too.
     """
 
@@ -65,11 +65,11 @@ class Sums:
 
 @dataclass(slots=True)
 class RangeScan:
-    """Offsets from `start` up to `end`, of a log that starts at `log_start`.
+    """Scans the offsets from `start` up to `end` of a log that starts at `log_start`.
 
-    count_from: how many records of a batch, given as bytes, have an offset or a later one.
+    count_from: counts the records of a batch (its bytes) with this offset or a later one.
     position: the offset to fetch from next.
-    first_ends: producer id → whether its first marker in this range commits.
+    first_ends: producer id → True if its first marker in this range commits.
     """
 
     start: int
@@ -104,7 +104,7 @@ class RangeScan:
                 return
 
     def expire(self, log_start: int) -> None:
-        """Retention took what lies ahead of this offset before it was read."""
+        """Note that retention removed everything before this offset before it was read."""
         until = min(max(log_start, self.position), self.end)
         self.sums.expired += until - self.position
         self.position = until
@@ -125,7 +125,7 @@ class RangeScan:
         first, count = header.base_offset, header.record_count
         if first < self.start:
             if self.start > self.log_start:
-                return  # it counts in the range ahead of this one
+                return  # it counts in the range before this one
             first = self.log_start
             # Only compaction makes a batch hold fewer records than offsets.
             if count == header.last_offset_delta + 1:
@@ -163,7 +163,7 @@ class RangeScan:
 
 def _walk(data: bytes) -> Iterator[tuple[Header, int]]:
     at = 0
-    # A message of an old format may be shorter than a batch's header; its magic is at the same place.
+    # A message in an old format may be shorter than a batch's header. Its magic byte is at the same place.
     while len(data) - at > MAGIC_AT:
         if data[at + MAGIC_AT] != MAGIC:
             raise UnreadableBatchError(
@@ -180,7 +180,7 @@ def _walk(data: bytes) -> Iterator[tuple[Header, int]]:
 
 
 def _marker_type(data: bytes, at: int) -> int:
-    """The type of a control batch's record: its key is a version and the type, each of two bytes."""
+    """Return the type in a control record: its key is a version and the type, two bytes each."""
     _, at = read_varint(data, at)  # the record's length
     at += 1  # attributes
     for _ in range(2):  # deltas of timestamp and offset
@@ -198,7 +198,7 @@ RANGES_PER_SLOT = 4
 
 
 class Range(NamedTuple):
-    """Offsets of a partition, the last one excluded, and what a task must know of its log."""
+    """A range of a partition's offsets, without its end, and what a task must know about the log."""
 
     topic: str
     partition: int
@@ -214,15 +214,15 @@ SCHEMA = (
     "unexplained long, first_unexplained long, expired long"
 )
 """A range's rows: its sums; each producer's first marker in it (`commits_first`); and what each producer left open at
-its end (`open_offset`, `open_records`). What a row doesn't say is null."""
+its end (`open_offset`, `open_records`). Fields that a row doesn't use are null."""
 
 COLUMNS = [column.split()[0] for column in SCHEMA.split(", ")]
 
 
 def split(bounds: Iterable[Bounds], slots: int, largest: int | None = None) -> list[Range]:
-    """Ranges of about the same size: several for each slot, but none so small that asking costs more than reading.
+    """Return ranges of about equal size: several per slot, but none so small that asking costs more than reading.
 
-    largest: how many offsets a range may have, if not as many as that makes.
+    largest: the most offsets of a range, instead of the size that follows from that.
     """
     bounds = list(bounds)
     if largest is None:
@@ -245,7 +245,7 @@ def split(bounds: Iterable[Bounds], slots: int, largest: int | None = None) -> l
 def scan(
     ranges: Sequence[Range], bootstrap: str, client: Mapping[str, Any], timeout_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Read the ranges and yield their rows. Raises TimeoutError where a log ends ahead of a range's end."""
+    """Read the ranges and yield their rows. Raises TimeoutError if a log ends before a range's end."""
     log = RawLog(bootstrap, client, timeout_ms)
     try:
         for one in ranges:
@@ -270,8 +270,8 @@ def _scan(log: RawLog, one: Range, timeout_ms: int) -> RangeScan:
             deadline_s = time.monotonic() + timeout_ms / 1000
         elif time.monotonic() > deadline_s:
             raise TimeoutError(
-                f"{one.topic}-{one.partition} gave nothing at offset {scan.position} in {timeout_ms} ms, "
-                f"though its end was at {one.end} or later"
+                f"{one.topic}-{one.partition} returned nothing at offset {scan.position} for {timeout_ms} ms, "
+                f"although its end was at {one.end} or later"
             )
     return scan
 
