@@ -1,1 +1,1 @@
-"""What tests of several floors share."""
+"""Helpers that tests of several floors share."""

@@ -1,7 +1,7 @@
-"""Every module of the floors, imported before any test of this process alters one.
+"""Imports every module of the floors before any test of this process alters one.
 
-A node imports much when it is first needed. What is imported while a test has another value in place of a constant
-takes that over for good, where it says `from … import …`, and a later test fails by the order alone.
+A node imports much only when it first needs it. If that happens while a test has replaced a constant, `from … import …`
+keeps the replaced value for good. A later test then fails just because of the order.
 """
 
 from __future__ import annotations

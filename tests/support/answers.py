@@ -1,4 +1,4 @@
-"""What a handler answers, at once or later."""
+"""A handler's answer, which comes at once or later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 async def answered(answer: R | Later[R]) -> R:
-    """The response; waits for one that comes later, and hangs up where the waiting is cancelled.
+    """Return the response. Wait for one that comes later, and hang up if the waiting is cancelled.
 
     Raises what a `Later` fails with.
     """

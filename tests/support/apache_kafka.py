@@ -17,20 +17,21 @@ UNAVAILABLE_STATUS = 69
 START_ATTEMPTS = 3
 
 BEFORE = "4.3.1"
-"""The Kafka that is lived with as well; all else is held against that of `tests/kafka/pom.xml`."""
+"""An older Kafka that must also work with barnabas. All other tests compare with the version in
+`tests/kafka/pom.xml`."""
 
-# Tools end after a second or two, a broker of the tests within minutes: the first compiler is all that pays off.
+# Tools end after a second or two, a tests' broker within minutes. Only the first compiler pays off.
 TOOL_OPTIONS = "-Xmx512m -XX:TieredStopAtLevel=1"
 BROKER_OPTIONS = "-Xmx768m -XX:TieredStopAtLevel=1"
 
-# What the runner does in a process of its own: a program of the tests' is no tool, and may leave anything behind.
+# The runner does these in a process of their own: a program of the tests isn't a tool, and may leave anything behind.
 PROCESSES = ("class", "classpath")
 _tools = ToolServer(RUNNER, TOOL_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class ApacheKafka:
-    """A running broker: where it answers, and the folder with `data/`, `server.properties`, `broker.log`."""
+    """A running broker: its address, and the folder with `data/`, `server.properties` and `broker.log`."""
 
     bootstrap: str
     directory: Path
@@ -41,17 +42,17 @@ class ApacheKafka:
         return self.directory / "data"
 
     def kill(self) -> None:
-        """As by SIGKILL. It has to be started again before `running` ends."""
+        """Kill it with SIGKILL. It has to be started again before `running` ends."""
         subprocess.run([RUNNER, "kill", self.directory], check=True)
 
     def start_again(self) -> None:
-        """On the same ports, with the settings that it had. Returns when it answers."""
+        """Start it on the same ports with the same settings. Returns when it answers."""
         started = _run("node", self.directory, version=self.version)
         assert started.returncode == 0, started.stderr
 
 
 def why_unavailable() -> str:
-    """Why Apache Kafka can't be had on this machine, "" where it can. May fetch its jars: 126 MB, once."""
+    """Return why this machine can't run Apache Kafka, or "". May fetch its jars once: 126 MB."""
     found = subprocess.run([RUNNER, "classpath"], capture_output=True, text=True, check=False)
     if found.returncode not in (0, UNAVAILABLE_STATUS):
         raise RuntimeError(f"{RUNNER} classpath: {found.stderr}")
@@ -66,7 +67,8 @@ def tool(
     check: bool = True,
     version: str | None = None,
 ) -> str:
-    """What one of Kafka's tools printed to its standard output; AssertionError if it fails, unless told."""
+    """Run one of Kafka's tools and return its standard output. Raises AssertionError if it fails, unless `check` is
+    False."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
     ended = None
     if name not in PROCESSES and version is None:
@@ -103,8 +105,8 @@ def _environment(options: str, version: str | None, release: str | None = None) 
 def running(
     directory: Path, *settings: str, version: str | None = None, release: str | None = None
 ) -> Iterator[ApacheKafka]:
-    """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`. `release`: the one
-    whose level its cluster begins with."""
+    """Run a broker on free ports, with `key=value` settings, in a subfolder of `directory`. `release` is the one whose
+    metadata.version its cluster begins with."""
     with _ended(_start(directory, settings, version, release)) as kafka:
         yield kafka
 
@@ -113,9 +115,8 @@ def running(
 def node(
     directory: Path, settings: Mapping[str, object], *, version: str | None = None
 ) -> Iterator[ApacheKafka]:
-    """A node of a cluster: `settings` are all that it has, with its first listener on a port that is free. Where they
-    name no `log.dirs` it works in a subfolder of `directory`. It is killed at the end: of a stop, a broker waits for
-    its controller's leave."""
+    """Run a node of a cluster. `settings` are all its settings; its first listener gets a free port. Without `log.dirs`
+    it works in a subfolder of `directory`. It is killed at the end: a clean stop would wait for the controller."""
     directory.mkdir(parents=True)
     given = {"log.dirs": directory / "data", **settings}
     text = "".join(f"{name}={value}\n" for name, value in given.items())
@@ -129,7 +130,7 @@ def node(
 
 @contextlib.contextmanager
 def _ended(kafka: ApacheKafka, how: str = "down") -> Iterator[ApacheKafka]:
-    # Where this process is killed, its end of the pipe closes and the shell ends what it would leave.
+    # If this process is killed, its end of the pipe closes, and the shell ends the broker that would be left.
     guard = subprocess.Popen(
         ["/bin/sh", "-c", 'cat; [ ! -e "$1/pid" ] || exec "$0" kill "$1"', RUNNER, kafka.directory],
         stdin=subprocess.PIPE,
@@ -167,7 +168,7 @@ def _start(
     for attempt in range(1, START_ATTEMPTS + 1):
         port, controller_port = free_ports(2)
         folder = directory / f"attempt-{attempt}"
-        # The runner's own lines come first, and the last value of a setting counts.
+        # The runner's own lines come first. The last value of a setting counts.
         ports = [
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",

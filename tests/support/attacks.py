@@ -1,7 +1,7 @@
 """What one client may send to hold up all others, and how long a pinging client waits meanwhile.
 
-The wait is counted in the CPU time of the broker's process, since a machine that is busy otherwise says nothing about
-it: what the broker did between a ping and its answer.
+The wait is measured in the CPU time of the broker's process: what it did between a ping and its answer. Other load on
+the machine doesn't change that.
 """
 
 from __future__ import annotations
@@ -69,23 +69,24 @@ TRIES = 30
 WITH_LISTS = sorted(api.name for api in APIS.values() if any(large_requests(1, only=(api.name,))))
 """The APIs whose requests have lists."""
 WAITED_S = 2.0
-"""For the answer to a damaged request, which may say that the broker is to wait for weeks."""
+"""How long to wait for the answer to a damaged request, which may tell the broker to wait for weeks."""
 
 
 class Attack(NamedTuple):
     name: str
     frames: list[bytes]
-    """What is sent on one connection, at once."""
+    """The frames to send at once on one connection."""
     hangs_up: bool = False
-    """Where some of it may have no answer."""
+    """True if some of the frames may get no answer."""
     connections: int = 1
-    """On so many, where it is more than one: by a process of its own, so that who reads holds up no pinging client."""
+    """On how many connections to send them. Several are in a process of their own, so reading them holds up no pinging
+    client."""
     before: Callable[[], object] | None = None
-    """What is done before each try, so that there is work for it."""
+    """Prepares each try, so that the attack makes work."""
 
 
 class Pinger(threading.Thread):
-    """Pings for as long as it is on."""
+    """Pings until it is stopped."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(daemon=True)
@@ -104,7 +105,8 @@ class Pinger(threading.Thread):
 
 
 def prepare(broker: Broker) -> None:
-    """The topics that attacks and coordinators need, and each API asked once, so that nothing is loaded during one."""
+    """Create the topics that attacks and coordinators need, and call each API once, so that nothing is loaded during an
+    attack."""
     with Client.of(broker.bootstrap) as client:
         topics = [
             CreatableTopic(name=str(number), num_partitions=PARTITIONS, replication_factor=1)
@@ -119,10 +121,10 @@ def prepare(broker: Broker) -> None:
 
 
 def strike(broker: Broker, attack: Attack) -> None:
-    """Sends it, and reads until the broker has answered it all or has hung up.
+    """Send the attack, and read until the broker has answered everything or hung up.
 
-    Where that is to be expected, what stood behind the frame that it hung up on is sent anew; so is what stands behind
-    one that is for the broker to wait, a Fetch or a join for as long as some damaged bytes say.
+    If the broker may hang up, the frames after the one at which it did are sent again. So are the frames after one that
+    makes the broker wait, such as a Fetch or a join with a wait from damaged bytes.
     """
     if attack.connections > 1:
         strike_by_many(broker.bootstrap, b"".join(attack.frames), attack.connections)
@@ -134,7 +136,7 @@ def strike(broker: Broker, attack: Attack) -> None:
 
 
 def _answered(broker: Broker, frames: list[bytes], *, hangs_up: bool) -> int:
-    """How many were, on a connection of their own."""
+    """Return how many were answered, on a connection of their own."""
     host, _, port = broker.bootstrap.rpartition(":")
     answered = 0
     with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as stream:
@@ -158,9 +160,10 @@ def _answered(broker: Broker, frames: list[bytes], *, hangs_up: bool) -> int:
 
 
 def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
-    """Of a pinging client. What holds the loop does so each time: the best of some tries counts.
+    """Return a pinging client's longest wait. Whatever holds up the loop does so each time, so the best of some tries
+    counts.
 
-    A core that others are busy on takes half as much time again for the same, at times for a few tries in a row.
+    On a core that others use, the same work takes half as long again, sometimes for a few tries in a row.
     """
     best_s = float("inf")
     for _ in range(TRIES):
@@ -178,7 +181,7 @@ def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
 
 
 def lists(entries: int, api_name: str) -> Iterator[Attack]:
-    """Long lists of an API; where it has a bound, as long as are served."""
+    """Long lists of an API; if it has a limit, as long as the broker accepts."""
     count = min(entries, MOST_ENTRIES_BY_API.get(api_name, entries) * 9 // 10)
     for large in large_requests(count, only=(api_name,)):
         frame = request_frame(large.message, large.version, 1)
@@ -187,7 +190,7 @@ def lists(entries: int, api_name: str) -> Iterator[Attack]:
 
 
 def batches(scale: int) -> Iterator[Attack]:
-    """Batches that are little to send and much to check. `scale`: the work, 1 for a second or so without bounds."""
+    """Batches that are small to send and long to check. `scale`: the work; 1 is about a second without limits."""
     headers = 500_000 * scale
     many_headers = (
         b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(headers) + bytes(2 * headers)
@@ -212,8 +215,8 @@ def batches(scale: int) -> Iterator[Attack]:
 
 
 def searches() -> Iterator[Attack]:
-    """By time, in batches that are much to unpack, or to go through record by record."""
-    now_ms = int(time.time() * 1000)  # else it is deleted by its age
+    """Searches by time, in batches that take long to unpack, or to read record by record."""
+    now_ms = int(time.time() * 1000)  # otherwise retention deletes it
     payload = [record(0, value=bytes(120 << 20))]
     large = batch(payload, attributes=compression.ZSTD, base_timestamp=now_ms, max_timestamp=now_ms)
     records = [record(index, timestamp_delta=index // 49_999) for index in range(50_000)]
@@ -228,11 +231,11 @@ def searches() -> Iterator[Attack]:
 
 
 def changes(records: int) -> Iterator[Attack]:
-    """Of the metadata, some thousand records at once; what is made is taken away again."""
+    """Changes of the metadata, some thousand records at once. Everything created is deleted again."""
     wide = [CreatableTopic(name="wide", num_partitions=records, replication_factor=1)]
     many = [
         CreatableTopic(name=f"many-{n}", num_partitions=1, replication_factor=1)
-        for n in range(records * 2 // 5)  # of which each takes two, and two more where it grows
+        for n in range(records * 2 // 5)  # each takes two, and two more where it grows
     ]
     setting = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000000")
     altered = [
@@ -265,7 +268,8 @@ def changes(records: int) -> Iterator[Attack]:
 
 
 def fetches() -> Iterator[Attack]:
-    """Of as many partitions as one request may name, with a session and without, answered at once and after a wait."""
+    """Fetches of as many partitions as one request may name, with and without a session, answered at once and after a
+    wait."""
     per_topic = MOST_FETCHED * 9 // 10 // TOPICS
     topics = [
         FetchTopic(
@@ -291,9 +295,9 @@ def fetches() -> Iterator[Attack]:
 
 
 def subscriptions() -> Iterator[Attack]:
-    """Of members of a consumer group to all the topics, one after the other, with either assignor; then they leave.
+    """Members of a consumer group subscribe to all topics, one after the other, with either assignor; then they leave.
 
-    With `group.consumer.assignment.interval.ms=0` each of them is assigned anew.
+    With `group.consumer.assignment.interval.ms=0` each of them triggers a new assignment.
     """
     names = [str(number) for number in range(TOPICS)]
     for assignor in ("uniform", "range"):
@@ -317,7 +321,7 @@ def subscriptions() -> Iterator[Attack]:
 
 
 def texts() -> Iterator[Attack]:
-    """That are as long as a string can be: regular expressions, each another one, and list settings."""
+    """Texts of a string's maximal length: different regular expressions, and list settings."""
     expressions = ["(?i)" + "[a-z]" * 6_499 + str(number) for number in range(5)]
     joins = [
         ConsumerGroupHeartbeatRequest(
@@ -349,7 +353,7 @@ def texts() -> Iterator[Attack]:
 
 
 def packed(codec: int, payload: bytes) -> bytearray:
-    """A batch with bytes of its own behind the header."""
+    """Return a batch with this payload after the header."""
     from protocol.records.batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD, patch_crc
 
     data = bytearray(batch([record(0)], attributes=codec)[:BATCH_OVERHEAD]) + payload
@@ -370,12 +374,12 @@ def _produced(name: str, *of_partitions: bytes | bytearray) -> Attack:
 
 
 def pipelined(count: int) -> Attack:
-    """So many requests at once."""
+    """Return an attack of this many requests at once."""
     return Attack("requests at once", [request_frame(ApiVersionsRequest(), 0, 1)] * count)
 
 
 def damaged(frames: int, seed: int, *, at_once: int = 50) -> Iterator[Attack]:
-    """Requests of all APIs in all versions with some bytes changed, so many frames in all."""
+    """Requests of all APIs in all versions with some bytes changed, `frames` in all."""
     luck = random.Random(seed)
     whole = [
         request_frame(large.message, large.version, 1) for large in large_requests(20, every_version=True)
@@ -391,5 +395,5 @@ def damaged(frames: int, seed: int, *, at_once: int = 50) -> Iterator[Attack]:
 
 
 def counted() -> bool:
-    """Whether another process's CPU time can be read here."""
+    """Return True if another process's CPU time can be read here."""
     return os.uname().sysname == "Linux"

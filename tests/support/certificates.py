@@ -1,6 +1,6 @@
-"""Certificates for tests, good for a hundred years: an authority, and who is signed by it.
+"""Certificates for tests, valid for a hundred years: an authority, and those that it signed.
 
-Those of `tests/data/tls` were made by `python -m tests.support.certificates`, with the program `openssl`.
+`python -m tests.support.certificates` made the ones in `tests/data/tls`, with the program `openssl`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FAR_OFF_DAYS = 36_500
 
 
 def openssl(*arguments: str | Path, stdin: str = "") -> str:
-    """What it printed."""
+    """Run openssl and return its output."""
     ended = subprocess.run(
         ["openssl", *map(str, arguments)],
         input=stdin,
@@ -31,21 +31,22 @@ KEPT = Path(__file__).parents[1] / "data" / "tls"
 
 
 def renew(file: Path, by: Path) -> None:
-    """Put another one there, of a later time, whatever the clock of the disk makes of it."""
+    """Replace a file's content, and give it a later time, whatever the disk's clock says."""
     before_ns = file.stat().st_mtime_ns if file.exists() else 0
     shutil.copy(by, file)
     os.utime(file, ns=(before_ns + 10**9, before_ns + 10**9))
 
 
 class Certificates:
-    """`ca.pem` in a folder, and by name `<name>.crt`, `<name>.key` and `<name>.pem`, which has key and chain."""
+    """`ca.pem` in a folder, and for each name `<name>.crt`, `<name>.key` and `<name>.pem`, which has key and chain."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.certificate = folder / "ca.pem"
 
     def settings(self, keys: str = "server") -> dict[str, str]:
-        """Of a listener with the keys of this name, which trusts whom the authority has signed."""
+        """Return the settings of a listener with the keys of this name, which trusts everyone signed by the
+        authority."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.folder / f"{keys}.pem"),
@@ -55,7 +56,7 @@ class Certificates:
 
 
 class Authority(Certificates):
-    """Who signs them."""
+    """An authority that signs certificates."""
 
     def __init__(self, folder: Path, name: str = "Test CA") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ class Authority(Certificates):
         password: str | None = None,
         names: str = "DNS:localhost,IP:127.0.0.1",
     ) -> Path:
-        """The file with its key and chain. A name is signed once."""
+        """Sign a certificate and return the file with its key and chain. Each name is signed once."""
         key, request, certificate, whole = (
             self.folder / f"{name}.{ending}" for ending in ("key", "csr", "crt", "pem")
         )

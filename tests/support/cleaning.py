@@ -1,4 +1,4 @@
-"""Cleaning a log in a test: the pass and the swap, as a broker does both, in one go."""
+"""Cleaning a log in a test: the pass and the swap, in one go."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plan_of(
     max_keys: int = MANY_KEYS,
     **changes: Any,
 ) -> CleaningPlan:
-    """Of a pass over all closed segments; further arguments are fields that are to be otherwise."""
+    """Return the plan of a pass over all closed segments. Further arguments replace the plan's fields."""
     plan = log.cleaning_plan(
         first_dirty_offset=log.log_start_offset if first_dirty is None else first_dirty,
         first_uncleanable_offset=(
@@ -42,7 +42,7 @@ def plan_of(
 
 
 def clean_log(log: PartitionLog, plan: CleaningPlan | None = None, **options: Any) -> CleaningResult:
-    """Runs a pass and swaps its segments in; `options` are those of `plan_of`."""
+    """Run a pass and swap its segments in. `options` are those of `plan_of`."""
     result = None
     for step in steps(log, plan or plan_of(log, **options), disk=log.files):
         if isinstance(step, CleaningResult):
@@ -58,7 +58,7 @@ def steps(
     disk: Files = files,
     told: Callable[[CleanedSegment], object] = lambda cleaned: None,
 ) -> Iterator[CleaningStep]:
-    """The steps of the pass, each segment swapped in before the next step. Raises what the swap was told."""
+    """Yield the steps of the pass. Each segment is swapped in before the next step. Raises what the swap raises."""
     running = clean(disk, plan)
     try:
         for step in running:
@@ -71,13 +71,13 @@ def steps(
                     raise failure
             yield step
     finally:
-        # a process that was killed removes nothing
+        # a killed process removes nothing
         with contextlib.suppress(Killed, MachineDied):
             running.close()
 
 
 def active_producers(plan: CleaningPlan) -> Iterator[tuple[int, int, int]]:
-    """Of each id, epoch, and offset of its last batch of data."""
+    """Yield id, epoch, and offset of the last data batch of each producer."""
     count = len(plan.producers) // 3
     return zip(
         plan.producers[:count],

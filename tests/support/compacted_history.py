@@ -1,7 +1,7 @@
-"""A compacted log with a history by chance, and what a reader must find in it, cleaned or not.
+"""A compacted log with a random history, and what a reader must find in it, cleaned or not.
 
-Keys, tombstones, records without a key; plain, idempotent and transactional producers of both transaction versions,
-which commit, abort, leave open, go away and come back.
+It has keys, tombstones and records without a key, from plain, idempotent and transactional producers of both
+transaction versions, which commit, abort, leave transactions open, go away and come back.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Written:
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...]
     transaction: int | None
-    """A number for each; None outside of one."""
+    """Each transaction's number; None outside of one."""
 
 
 @dataclass
 class Client:
-    """A producer: sequences and epochs as the coordinator and the client keep them."""
+    """A producer, with sequences and epochs as the coordinator and the client keep them."""
 
     producer_id: int
     transactional: bool
@@ -56,7 +56,7 @@ class Client:
 
 
 class CompactedHistory:
-    """`log` is the partition; `step` does something by chance. `check` raises where a reader finds what it mustn't."""
+    """`log` is the partition. `step` does something at random. `check` raises if a reader finds something wrong."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CompactedHistory:
         rooms: tuple[int, ...] = (2, 4, 1000, 1000, 1000),
         **config: Any,
     ) -> None:
-        """`rooms` are those that the offset map has, by chance, for how many keys."""
+        """`rooms` are the possible sizes of the offset map, in keys."""
         self.directory = directory
         self.chance = chance
         self.now_ms = now_ms
@@ -84,13 +84,13 @@ class CompactedHistory:
         self.log = open_log(directory, now_ms=now_ms, **self.config)
         self.written: list[Written] = []
         self.ended: dict[int, bool] = {}
-        """Of each transaction that is over, whether it was committed."""
+        """For each finished transaction, whether it was committed."""
         self.transactions = 0
         self.values = 0
         self.first_dirty = 0
         self.clients = [Client(number, number > 2, number % 3) for number in range(1, 8)]
 
-    # ---- what happens
+    # ---- events
 
     def step(self) -> None:
         self.now_ms += self.chance.randrange(60)
@@ -145,7 +145,7 @@ class CompactedHistory:
         try:
             result = append(self.log, data, now_ms=self.now_ms)
         except KafkaError:
-            # the log has forgotten the producer, or its epoch, which it may
+            # the log has forgotten the producer, or its epoch, which is allowed
             client.epoch += 1
             client.sequence = 0
             return
@@ -183,7 +183,7 @@ class CompactedHistory:
         self.log.expire_producers(self.now_ms)
 
     def plan(self) -> CleaningPlan:
-        """Of the next pass: up to the last stable offset, with room for a few keys or for all."""
+        """Return the plan of the next pass: up to the last stable offset, with room for a few keys or all."""
         return plan_of(
             self.log,
             first_dirty=max(self.first_dirty, self.log.log_start_offset),
@@ -224,9 +224,9 @@ class CompactedHistory:
         self.log = self.opened(clean=False, recovery_point=recovery_point)
         found = self.producer_states()
         for producer_id, (epoch, sequence) in states.items():
-            # One of which only markers were known may be forgotten: an empty control batch brings nothing back. So may
-            # the data of one that has expired by it, and lives on by a marker: a recovery without snapshots finds it
-            # once more, the next one from a snapshot without it doesn't.
+            # If the log only knew a producer's markers, it may forget the producer: an empty control batch brings
+            # nothing back. It may also forget the data of a producer that has expired and lives on by a marker: a
+            # recovery without snapshots finds the data once more, the next one from a snapshot doesn't.
             if sequence >= 0 and producer_id not in old:
                 assert found[producer_id] == (epoch, sequence)
         self.check()
@@ -243,10 +243,10 @@ class CompactedHistory:
         log.update_high_watermark(log.log_end_offset)
         return log
 
-    # ---- what must hold
+    # ---- invariants
 
     def producer_states(self) -> dict[int, tuple[int, int]]:
-        """(epoch, last sequence) of those that aren't expired."""
+        """(epoch, last sequence) of the producers that aren't expired."""
         return {
             producer.producer_id: (producer.epoch, producer.last_sequence)
             for producer in self.log.producers.producers.values()
@@ -264,7 +264,7 @@ class CompactedHistory:
         return written.transaction is not None and self.ended.get(written.transaction) is False
 
     def check(self) -> None:
-        """What is read was written; of each key the latest is there, to readers of both kinds."""
+        """Check that everything read was written, and that both kinds of readers find the latest record of each key."""
         log = self.log
         uncommitted = dict(read(log, log.log_end_offset))
         committed = dict(read_committed(log))
@@ -298,7 +298,8 @@ class CompactedHistory:
                 }
 
     def check_nothing_superseded_is_left(self) -> None:
-        """Below the first dirty offset: neither an older record of a key, nor aborted ones, nor such without a key."""
+        """Check that below the first dirty offset there are no older records of a key, no aborted ones, and none
+        without a key."""
         found = dict(read(self.log, self.log.log_end_offset))
         latest: dict[bytes | None, int] = {}
         for written in self.written:
@@ -313,7 +314,7 @@ Found = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None],
 
 
 def read(log: PartitionLog, bound: int, *, max_bytes: int = 1 << 20) -> Iterator[tuple[int, Found]]:
-    """(offset, what stands there) of each record below the bound, as a reader of uncommitted ones finds them."""
+    """Yield (offset, found) for each record below the bound, as a reader of uncommitted records finds them."""
     for data, _aborted in fetches(log, bound, max_bytes):
         for position, header in walk_batches(data):
             batch = data[position : position + header.size_bytes]
@@ -324,7 +325,7 @@ def read(log: PartitionLog, bound: int, *, max_bytes: int = 1 << 20) -> Iterator
 
 
 def read_committed(log: PartitionLog, *, max_bytes: int = 1 << 20) -> Iterator[tuple[int, Found]]:
-    """As a client does that reads committed ones: by the list of aborted transactions, up to their markers."""
+    """Read as a client that reads committed records: by the list of aborted transactions, up to their markers."""
     for data, aborted in fetches(log, log.last_stable_offset, max_bytes):
         waiting = sorted(aborted, key=lambda txn: txn[1])
         dropped: set[int] = set()
@@ -342,7 +343,7 @@ def read_committed(log: PartitionLog, *, max_bytes: int = 1 << 20) -> Iterator[t
 
 
 def fetches(log: PartitionLog, bound: int, max_bytes: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
-    """Each answer's whole batches with the aborted transactions that come along, from the log start on."""
+    """Yield each answer's whole batches with its aborted transactions, from the log start on."""
     offset = log.log_start_offset
     while offset < bound:
         found = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=True)

@@ -1,4 +1,4 @@
-"""The way to a controller, and time, as a test lets them come."""
+"""The channel to a controller, and time, both controlled by a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.waiting import Later
 
 
 class Timers:
-    """Callbacks that are to come; a test lets the next one come."""
+    """Callbacks that wait until a test runs the next one."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -31,7 +31,7 @@ class Timers:
         raise AssertionError("nobody asks")
 
     def next(self) -> float:
-        """The first one comes. Returns after how many ms."""
+        """Run the first callback. Return how many ms it waited."""
         timer = min(self.waiting, key=lambda each: each[0])
         self.waiting.remove(timer)
         waited_s = timer[0] - self.now_s
@@ -50,7 +50,7 @@ class _Timer:
 
 
 class Channel:
-    """What was asked last, until it is answered."""
+    """Keeps the last question until it is answered."""
 
     def __init__(self) -> None:
         self.request: Any = None

@@ -1,4 +1,4 @@
-"""Many connections at once, by a process of its own: who reads there holds up no client here."""
+"""Many connections at once, in a process of their own: reading there holds up no client here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def strike_by_many(bootstrap: str, data: bytes, connections: int) -> None:
-    """Sends the data on each of so many connections, and reads until the broker has answered it all."""
+    """Send the data on each connection, and read until the broker has answered everything."""
     crowd = os.fork()
     if crowd:
         assert os.waitpid(crowd, 0)[1] == 0
@@ -29,7 +29,7 @@ def _strike(bootstrap: str, data: bytes, connections: int) -> None:
         selector.register(connection, selectors.EVENT_READ)
     for connection in crowd:
         connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)  # what was sent is answered, and then the broker closes
+        connection.shutdown(socket.SHUT_WR)  # the broker answers what was sent, and then closes
     answers = bytearray(1 << 20)
     while selector.get_map():
         for key, _ in selector.select():

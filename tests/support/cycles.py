@@ -1,4 +1,4 @@
-"""What only the garbage collector would let go of."""
+"""Finds garbage that only the cycle collector would free."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BYTES = (bytearray, memoryview)
 
 @contextmanager
 def nothing_in_a_cycle() -> Iterator[Callable[[], None]]:
-    """Nothing of the broker's inside is left in a cycle, nor a traceback, whose frames would hold a request's bytes:
-    the collector of cycles comes for what has grown old about never (`broker.process.run.GARBAGE_THRESHOLDS`).
+    """Check that nothing of the broker is left in a cycle, nor a traceback, whose frames would hold a request's bytes.
+    The cycle collector almost never frees old objects (`broker.process.run.GARBAGE_THRESHOLDS`).
 
-    What it gives looks at what has been left so far.
+    The yielded function checks everything left so far.
     """
     was_enabled, debug = gc.isenabled(), gc.get_debug()
     gc.collect()
-    gc.freeze()  # what there is by now is looked through once, and not again with each test
+    gc.freeze()  # look through existing objects once, and not again for each test
     gc.disable()
     garbage = gc.garbage[:]
 
@@ -31,7 +31,7 @@ def nothing_in_a_cycle() -> Iterator[Callable[[], None]]:
         gc.set_debug(debug)
         left = Counter(filter(None, map(_name, gc.garbage[len(garbage) :])))
         gc.garbage[:] = garbage
-        gc.collect()  # else the next look finds it again
+        gc.collect()  # otherwise the next check finds it again
         assert not left, dict(left)
 
     try:
@@ -45,7 +45,7 @@ def nothing_in_a_cycle() -> Iterator[Callable[[], None]]:
 
 
 def _name(each: object) -> str | None:
-    """Of what must not be there."""
+    """Return the name of an object that must not be there, or None."""
     if isinstance(each, types.TracebackType):
         return f"a traceback of {each.tb_frame.f_code.co_qualname}:{each.tb_lineno}"
     if isinstance(each, _BYTES):

@@ -1,4 +1,4 @@
-"""An authorizer that denies what a test names, and tells what it was asked."""
+"""An authorizer that denies what a test names, and records what it was asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asked(NamedTuple):
 
 
 class DenyingAuthorizer:
-    """Denies what `deny` was told, allows the rest. `asked`: every question, in order."""
+    """Denies what `deny` names, and allows everything else. `asked` has every question, in order."""
 
     allows_everything = False
 
@@ -26,7 +26,7 @@ class DenyingAuthorizer:
     def deny(
         self, operation: Operation, resource_type: ResourceType, name: str | None = None
     ) -> DenyingAuthorizer:
-        """The operation on one resource; on all of the type without a name."""
+        """Deny the operation on one resource, or without a name on all of the type."""
         self._denied.add(Asked(operation, resource_type, name))
         return self
 
@@ -52,5 +52,5 @@ class DenyingAuthorizer:
         return asked not in self._denied
 
     async def follow(self, kept: KeptRecords) -> None:
-        """No ACL is asked."""
+        """Do nothing: ACLs don't matter here."""
         kept.take_acl_changes()

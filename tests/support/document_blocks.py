@@ -1,9 +1,9 @@
-"""The blocks of commands and code in README and docs/, and what holds each of them.
+"""The blocks of commands and code in README and docs/, and what checks each of them.
 
-A block that somebody would copy has a comment above it, or its document a line in `HELD`:
+A block that somebody would copy has a comment above it, or its document has a line in `HELD`:
 
 - `<!-- run -->`: `tests/clients/test_document_blocks.py` runs it;
-- `<!-- held by tests/… -->`: that test does, or tries what it says;
+- `<!-- held by tests/… -->`: that test runs it, or tests what it says;
 - `<!-- not run: why -->`.
 """
 
@@ -42,7 +42,7 @@ HELD: dict[tuple[str, str], str] = {
 
 
 class Block(NamedTuple):
-    """One block; `line` counts from 1, `held` is what its comment or `HELD` says."""
+    """One block. `line` counts from 1; `held` is the text of its comment or in `HELD`."""
 
     document: str
     line: int
@@ -56,7 +56,7 @@ class Block(NamedTuple):
 
 
 def blocks() -> Iterator[Block]:
-    """All that somebody would copy."""
+    """Yield all blocks that somebody would copy."""
     for path in DOCUMENTS:
         document = str(path.relative_to(ROOT))
         text = path.read_text("utf-8")

@@ -1,7 +1,5 @@
-"""Tests that not each run plays: `@pytest.mark.one_run_in(3)` is for those that take long, and of which a third says as
-much of a change as all of them. The run's seed draws them; all are played where `DRAW=all` says so, and where `-k` or
-`--lf` picks tests.
-"""
+"""Tests that not every run plays. `@pytest.mark.one_run_in(3)` is for long tests of which a third says as much about a
+change as all. The run's seed draws them. All are played with `DRAW=all`, and when `-k` or `--lf` picks tests."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ EVERY_ONE = os.environ.get("DRAW", "") == "all"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "one_run_in(number): a run plays one in so many of those with that number"
+        "markers", "one_run_in(number): a run plays one in `number` of the tests with that number"
     )
 
 

@@ -1,4 +1,4 @@
-"""A worker that says what it is told, or something of itself; and a process that has one."""
+"""A worker that repeats what it gets, or reports about itself; and a process that has one."""
 
 import asyncio
 import os

@@ -1,6 +1,6 @@
-"""How many examples a property is tried with: few with each run of the tests, and as many times more as one likes.
+"""How many examples a property is tried with: few in each run of the tests, and many on request.
 
-`EXAMPLES=40` tries forty times as many (`make property`). Which ones these are does not change from run to run.
+`EXAMPLES=40` tries forty times as many (`make property`). The examples are the same in each run.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ TIMES = int(os.environ.get("EXAMPLES", "1"))
 
 
 def examples(count: int) -> int:
-    """So many, times what was asked for."""
+    """Return this count, times the requested factor."""
     return count * TIMES

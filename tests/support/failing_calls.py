@@ -1,4 +1,4 @@
-"""A call that fails, once or each time."""
+"""Calls that fail, once or each time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 def fail(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, at: int = 1, error: Exception | None = None
 ) -> None:
-    """A call has too little memory, or fails in another way: the one of this number, or with 0 each."""
+    """Make a call fail with MemoryError or another error: call number `at`, or with 0 each."""
     calls = 0
     as_ever = getattr(owner, name)
 

@@ -1,7 +1,8 @@
-"""Workers tell of a test that passes by one report of three: a plugin of pytest's.
+"""Workers send one report instead of three for a passed test: a pytest plugin.
 
-pytest-xdist sends each report from process to process, and that a test begins. Of ten thousand tests, most of which
-take a millisecond, that is a tenth of what they cost. Who asks for more, such as how long each part took, is told all.
+pytest-xdist sends each report from process to process, and the beginning of each test. For ten thousand tests, most of
+which take a millisecond, that is a tenth of their cost. If more is asked for, such as the duration of each part, all
+reports are sent.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from _pytest.runner import runtestprotocol
 
 
 def all_are_asked_for(config: pytest.Config) -> bool:
-    """For a report in XML, for durations, for what passing tests printed."""
+    """Return True for a report in XML, for durations, or for the output of passed tests."""
     option = config.option
     return bool(option.xmlpath or option.durations is not None or {*"AP"} & {*option.reportchars})
 
 
 def is_told(report: pytest.TestReport) -> bool:
-    """Nothing is said by a test's beginning and end that went well."""
+    """Return False for the setup and teardown of a test if they went well."""
     return report.when == "call" or not report.passed
 
 

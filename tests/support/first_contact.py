@@ -1,4 +1,4 @@
-"""The errors that a client meets by waiting and asking again: where it may be had, nobody is to be told one."""
+"""Errors that a client can avoid by waiting and asking again. At first contact, no client should get one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client, or a hundred, may ask of offsets and settings to hold up all others."""
+"""Requests about offsets and settings by which one client, or a hundred, may hold up all others."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from protocol.messages.transactions import (
 from tests.support.attacks import Attack
 from tests.support.wire import Client, request_frame
 
-TOPIC, BROKER = 2, 4  # kinds of resources
+TOPIC, BROKER = 2, 4  # types of resources
 GROUP = "of many offsets"
 
 
 def crowds() -> Iterator[Attack]:
-    """A hundred clients that ask for what takes some ms each, again and again."""
+    """A hundred clients ask for something that takes some ms, again and again."""
     for name, resources in (
         ("all settings of the broker", [(BROKER, "1")]),
         ("all settings of topics", [(TOPIC, str(number)) for number in range(5)]),
@@ -50,8 +50,8 @@ def crowds() -> Iterator[Attack]:
 
 
 def commits(broker: Broker, count: int) -> Iterator[Attack]:
-    """Of so many offsets, by OffsetCommit and in a transaction, which ends; and their deletion, by either way. What
-    goes before each try has to be accepted, and so has the last try."""
+    """Commits of `count` offsets, by OffsetCommit and in a transaction, which ends; and their deletion, in both ways.
+    The broker has to accept the preparation of each try, and the last try."""
     with Client.of(broker.bootstrap) as client:
         wide = CreatableTopic(name="committed", num_partitions=count, replication_factor=1)
         client.ask(CreateTopicsRequest(topics=[wide], timeout_ms=60_000), 7)

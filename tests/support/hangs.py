@@ -1,7 +1,7 @@
-"""Where every thread was when a test's time ran out, told at the very end of a run: a plugin of pytest's.
+"""Prints where every thread was when a test's time ran out, at the very end of a run: a pytest plugin.
 
-pytest-timeout tells it in the midst of the output, where nobody finds it who is shown the end of a log. Here the main
-thread comes last, and threads that are in the same place, such as idle ones of a pool, are told of together.
+pytest-timeout prints this in the middle of the output, where readers of a log's end don't find it. Here the main thread
+comes last. Threads in the same place, such as idle ones of a pool, are listed together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _stacks = pytest.StashKey[str]()
 
 
 class Hangs:
-    """Those of a run, as the process knows them that prints its end."""
+    """The hangs of a run, in the process that prints its end."""
 
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
@@ -34,7 +34,7 @@ class Hangs:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-        yield  # the others tell theirs first
+        yield  # the other plugins print first
         for where, text in self._found:
             terminalreporter.section(f"{SECTION}: {where}", sep="-")
             terminalreporter.write_line(text)
@@ -69,7 +69,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def stacks(of_main: FrameType | None) -> str:
-    """Of all threads, the innermost frames of each. `of_main`: what the main thread was interrupted in."""
+    """Return the innermost frames of all threads. `of_main` is the main thread's interrupted frame."""
     main = threading.main_thread()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     by_place: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""A disk that syncs when a test says so."""
+"""A disk that syncs when a test tells it to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.immediate_background import run_at_once
 
 
 class HeldSyncs:
-    """The background of a node whose syncs run when the test says so, and all else at once."""
+    """The background of a node. Its syncs run when the test says so, everything else at once."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -32,7 +32,7 @@ class HeldSyncs:
         then(OSError("the disk is gone"))
 
     async def passed(self, lane: Lane) -> None:
-        """All that runs at once has run."""
+        """Do nothing: everything that runs at once has run."""
 
     async def finish(self) -> None:
         self.is_held = False

@@ -1,4 +1,4 @@
-"""The sources as a test of tidiness sees them: modules, what they name, and whom they import."""
+"""The sources for tests of tidiness: modules, what they name, and what they import."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("protocol", "storage", "coordinator", "broker")
 
 MESSAGES = "protocol.messages"
-"""Declarations, written down as Kafka's own are: their names are Kafka's, and Kafka documents them."""
+"""Declarations, written like Kafka's own: their names are Kafka's, and Kafka documents them."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file. `name` is what it is imported as."""
+    """One file. `name` is its name for imports."""
 
     path: Path
 
@@ -42,14 +42,15 @@ class Source:
     def tree(self) -> ast.Module:
         _collect_once()
         tree = ast.parse(self.text)
-        gc.freeze()  # a million nodes that stay: no collection of garbage, in whichever test, walks them
+        gc.freeze()  # A million nodes that stay: no garbage collection, in whichever test, should walk them.
         return tree
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All of the tree, as `ast.walk` has them, which takes three times as long and is asked for by many a test."""
+        """All nodes of the tree, in the order of `ast.walk`, which takes three times as long and is used by many
+        tests."""
         found: list[ast.AST] = [self.tree]
-        for node in found:  # which grows meanwhile
+        for node in found:  # the list grows meanwhile
             for value in vars(node).values():
                 if isinstance(value, list):
                     found += [each for each in value if isinstance(each, ast.AST)]
@@ -58,14 +59,14 @@ class Source:
         return found
 
     def definitions(self) -> Iterator[Definition]:
-        """The public classes and functions of the module itself, in their order."""
+        """Yield the module's own public classes and functions, in their order."""
         for node in self.tree.body:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 yield node
 
     def names(self) -> Iterator[str]:
-        """What the module itself gives a public name: classes, functions, constants and aliases, be they for types
-        alone. Neither its logger nor its type variables, which nobody imports."""
+        """Yield the public names that the module defines: classes, functions, constants and aliases, also those only
+        for types. Its logger and type variables don't count, because nobody imports them."""
         for node in _statements(self.tree.body):
             if isinstance(node, Definition):
                 given = [node.name]
@@ -79,7 +80,7 @@ class Source:
             yield from (name for name in given if not name.startswith("_"))
 
     def public(self) -> Iterator[tuple[str, Definition]]:
-        """Those, and the methods of each class that has no base: what a base declares, the base tells of."""
+        """Yield these definitions, and the methods of each class without a base: a base documents its own methods."""
         for node in self.definitions():
             yield node.name, node
             if isinstance(node, ast.ClassDef) and not node.bases:
@@ -89,7 +90,7 @@ class Source:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """With those that stand under an `if`, as under `if TYPE_CHECKING`."""
+    """Yield the statements, including those under an `if`, such as `if TYPE_CHECKING`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _statements([*node.body, *node.orelse])
@@ -107,20 +108,20 @@ def sources(*folders: str) -> list[Source]:
 
 @cache
 def _source(path: Path) -> Source:
-    """One for all who ask, since it is read and parsed once."""
+    """Return one object per file for all callers, so that each file is read and parsed once."""
     return Source(path)
 
 
 @cache
 def _collect_once() -> None:
-    """What is garbage by now is not to stay with the trees."""
+    """Collect garbage before the trees are frozen."""
     gc.collect()
 
 
 def raised_and_kept(source: Source) -> Iterator[str]:
-    """The functions that raise what a local name of theirs goes on to hold. The exception's traceback holds their
-    frame, and the frame the exception: a cycle, with all that the frames between have to do with. What `except` names
-    is deleted behind it, and what is `broken` stops the broker."""
+    """Yield the functions that raise an exception that a local variable of theirs keeps. The exception's traceback
+    holds their frame, and the frame holds the exception: a cycle, with everything that the frames in between refer to.
+    Python deletes the name of an `except` clause after it, and `broken` errors stop the broker."""
     for node in source.nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -145,7 +146,7 @@ def raised_and_kept(source: Source) -> Iterator[str]:
 
 
 def bound_by_assignment(source: Source) -> Iterator[str]:
-    """`Class.name` wherever a class body makes a function of somewhere else a method by assigning it."""
+    """Yield `Class.name` for each class body that assigns a function from elsewhere as a method."""
     functions = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
     imported: set[str] = set()
     for node in source.nodes:
@@ -171,7 +172,7 @@ def bound_by_assignment(source: Source) -> Iterator[str]:
 
 
 def imports(modules: Iterable[Source]) -> dict[str, set[str]]:
-    """Who of the modules imports whom of them, be it for a type alone."""
+    """Return which of the modules each module imports, even if only for a type."""
     by_name = {each.name: each for each in modules}
     found: dict[str, set[str]] = {}
     for name, source in by_name.items():
@@ -192,7 +193,7 @@ def imports(modules: Iterable[Source]) -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of modules in which each leads to each other (Tarjan's strongly connected components)."""
+    """Return the groups of modules that all lead to each other (Tarjan's strongly connected components)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -220,7 +221,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def names_on_two_floors() -> dict[str, set[str]]:
-    """Public names of modules, with the floors that give something each; messages have Kafka's own names."""
+    """Return public names of modules that several floors define, with these floors. Messages have Kafka's own names."""
     floors: dict[str, set[str]] = defaultdict(set)
     for floor in FLOORS:
         for source in sources(floor):
@@ -232,7 +233,7 @@ def names_on_two_floors() -> dict[str, set[str]]:
 
 
 def classes_of_one_name() -> dict[str, list[str]]:
-    """Public names of classes, with the modules that have one each, be they on one floor or on two."""
+    """Return public class names that several modules define, with these modules, on any floor."""
     modules: dict[str, list[str]] = defaultdict(list)
     for source in sources(*FLOORS):
         if source.name.startswith(MESSAGES):
@@ -244,7 +245,8 @@ def classes_of_one_name() -> dict[str, list[str]]:
 
 
 def files_on_two_floors() -> dict[str, set[str]]:
-    """Names of files, without their ending, with the floors that have one each; messages are in families of Kafka's."""
+    """Return names of files without their suffix that are on several floors, with these floors. Messages are in Kafka's
+    families."""
     floors: dict[str, set[str]] = defaultdict(set)
     for floor in FLOORS:
         for source in sources(floor):

@@ -4,7 +4,7 @@ from storage.background import Lane, Then, Work
 
 
 def run_at_once(work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-    """A `Background` with neither threads nor delays: work is done before the call returns."""
+    """A `Background` without threads or delays: the work is done before the call returns."""
     try:
         work()
     except Exception as failure:

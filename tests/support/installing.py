@@ -1,7 +1,7 @@
-"""`python -m tests.support.installing '.[dev]'`: pip's install, which says what it is at.
+"""`python -m tests.support.installing '.[dev]'`: pip install with short progress messages.
 
-To a terminal pip shows its own progress. Elsewhere, as in CI, it is a line for each stage and each large file, and not
-one for each of a hundred packages; all of it where it fails. What is given goes to `pip install`.
+On a terminal, pip shows its own progress. Elsewhere, as in CI, this prints a line for each stage and each large file,
+not for each of a hundred packages. If it fails, it prints everything. The arguments go to `pip install`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STAGES = (
 
 
 def install(arguments: Sequence[str], pip: Sequence[str] = PIP) -> int:
-    """pip's exit status."""
+    """Run pip and return its exit status."""
     if sys.stdout.isatty():
         return subprocess.run([*pip, *arguments], check=False).returncode
     tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -41,7 +41,7 @@ def install(arguments: Sequence[str], pip: Sequence[str] = PIP) -> int:
 
 
 def stages(lines: Iterable[str]) -> Iterator[str]:
-    """What is told of pip's lines, each stage once."""
+    """Yield messages for pip's lines, each stage once."""
     seen: set[str] = set()
     for line in lines:
         large = _LARGE.match(line)

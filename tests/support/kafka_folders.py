@@ -1,7 +1,7 @@
-"""Data folders that Apache Kafka 4.3 left behind, and what is in them.
+"""Data folders that Apache Kafka 4.3 left behind, and their contents.
 
-Each holds the topics plain, compacted, txn and Kafka's own, with a transaction left open on txn. `down` was shut
-down, `kill` and `snapshot` were killed; the metadata log of `snapshot` begins at its snapshot.
+Each holds the topics plain, compacted, txn and Kafka's own, with an open transaction on txn. `down` was shut down
+cleanly; `kill` and `snapshot` were killed. The metadata log of `snapshot` begins at its snapshot.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ KILL = "kafka-4.3-kill-1"
 SNAPSHOT = "kafka-4.3-snapshot-3"
 NAMES = (DOWN, KILL, SNAPSHOT)
 
-# when the folders were made: their transactions are still within their timeout then
+# The time when the folders were made: their transactions are still within their timeout.
 NOW_MS = 1_795_245_000_000
 
 
 def unpack(name: str, into: Path) -> Path:
-    """A fresh copy of the folder; returns the log directory in it."""
+    """Make a fresh copy of the folder, and return the log directory in it."""
     with tarfile.open(FOLDERS / f"{name}.tar.gz") as archive:
         archive.extractall(into, filter="data")
     return into / "data"
 
 
 def contents(name: str) -> dict[str, Any]:
-    """What a reader must find."""
+    """Return what a reader must find."""
     found: dict[str, Any] = json.loads((FOLDERS / f"{name}.json").read_text())
     return found

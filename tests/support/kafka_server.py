@@ -1,4 +1,4 @@
-"""Apache Kafka as a process to be killed and started again: it has the face of `barnabas.Broker`."""
+"""Apache Kafka as a process to kill and restart, with the interface of `barnabas.Broker`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.apache_kafka import RUNNER, tool
 from tests.support.ports import free_ports, is_listening
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-# As `kafka-server-start.sh` has it.
+# the default of `kafka-server-start.sh`
 JVM_OPTIONS = "-Xmx1g -Xms1g"
 START_TIMEOUT_S = 240.0
 POLL_S = 0.001
@@ -36,11 +36,11 @@ class Server(Protocol):
 
 
 class KafkaServer:
-    """One combined broker and controller on loopback, formatted when it is made, in a folder of its own.
+    """One combined broker and controller on loopback, in a folder of its own that is formatted when this is made.
 
     config: settings by name; Kafka's own defaults otherwise, replication factors of 1 aside.
     start_timeout_s: how long `start()` waits.
-    jvm_options: those of Kafka's own script, for what is measured; a test takes `apache_kafka.BROKER_OPTIONS`.
+    jvm_options: by default those of Kafka's own script, for measurements; tests use `apache_kafka.BROKER_OPTIONS`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KafkaServer:
         return self._process.pid
 
     def start(self) -> Self:
-        """Start it, and wait until its port takes connections."""
+        """Start it, and wait until its port accepts connections."""
         with self._log.open("ab") as log:
             self._process = _spawn(self._properties, log, self._jvm_options)
         deadline_s = time.monotonic() + self._start_timeout_s

@@ -1,4 +1,4 @@
-"""Kafka's command-line tools by one JVM, which runs them one after the other (`tests/kafka/ToolServer.java`)."""
+"""Runs Kafka's command-line tools in one JVM, one after the other (`tests/kafka/ToolServer.java`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Ended(NamedTuple):
-    """How a tool ended, and what it wrote."""
+    """How a tool ended, and its output."""
 
     status: int
     output: bytes
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 class ToolServer:
-    """A JVM for the tools of the runner, which the first of them starts."""
+    """A JVM for the runner's tools. The first tool starts it."""
 
     def __init__(self, runner: Path, options: str) -> None:
         self._command = [str(runner), "serve"]
@@ -33,16 +33,16 @@ class ToolServer:
         self._in_use = threading.Lock()
 
     def run(self, arguments: Sequence[str], stdin: bytes, timeout_s: float) -> Ended | None:
-        """A tool, by its name and what it is given; None where another one runs, or the JDK is missing.
+        """Run a tool with its arguments. Return None if another one is running, or the JDK is missing.
 
-        Raises subprocess.TimeoutExpired, or EOFError where the JVM died; either way the next tool has a new JVM.
+        Raises subprocess.TimeoutExpired, or EOFError if the JVM died. In both cases the next tool gets a new JVM.
         """
         if shutil.which("javac") is None or not self._in_use.acquire(blocking=False):
             return None
         try:
             return self._ask(arguments, stdin, timeout_s)
         except BaseException:
-            # Whoever was interrupted in between has no use for the answer, nor has the next one.
+            # After an interrupt nobody needs this answer, and the next caller mustn't get it.
             self._end()
             raise
         finally:
@@ -55,7 +55,7 @@ class ToolServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "KAFKA_OPTS": self._options},
-                # An interrupt is for the tests. This ends when its input does.
+                # An interrupt is for the tests. The JVM ends when its input does.
                 start_new_session=True,
             )
             atexit.register(self._end)
@@ -82,12 +82,12 @@ class ToolServer:
 
 
 class _Answer:
-    """Reads what comes until the deadline, of `time.monotonic`, and raises TimeoutError then."""
+    """Reads until the deadline by `time.monotonic`, then raises TimeoutError."""
 
     def __init__(self, process: subprocess.Popen[bytes], deadline_s: float) -> None:
         assert process.stdout is not None
         self._file = process.stdout.fileno()
-        self._readable = select.poll()  # `select` can't wait for the files of a process that has many
+        self._readable = select.poll()  # `select` can't wait for the descriptors of a process with many
         self._readable.register(self._file, select.POLLIN)
         self._deadline_s = deadline_s
 

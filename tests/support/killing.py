@@ -1,7 +1,7 @@
-"""Ending a process at any operation on its files, without ending this one.
+"""Kills a simulated process at any operation on its files, without ending the real one.
 
-What a killed process leaves behind is what it had handed to the operating system: every operation that was done, and
-nothing after it.
+A killed process leaves behind what it had handed to the operating system: every finished operation, and nothing after
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storage.disk_files import _locked_paths
 from tests.support.disk import files
 
 WRITES = ("append", "write_whole")
-"""Operations that may end half-done."""
+"""Operations that may end half done."""
 
 
 class Killed(BaseException):
@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 @dataclass
 class Killer:
-    """Counts operations and ends the process at one of them; at a torn write, in the middle of it."""
+    """Counts operations, and kills the process at one of them. A torn write is killed in its middle."""
 
     at: int | None = None
     torn: bool = False
@@ -45,7 +45,7 @@ class Killer:
 
 
 def run(work: Callable[[], object], *, at: int | None = None, torn: bool = False) -> Killer:
-    """Does the work in a process that dies at operation number `at`, counted from 1."""
+    """Do the work in a simulated process that dies at operation number `at`, counted from 1."""
     killer = Killer(at, torn)
     files.set_fault_hook(killer)
     try:
@@ -53,7 +53,7 @@ def run(work: Callable[[], object], *, at: int | None = None, torn: bool = False
     except Killed:
         pass
     except Exception:
-        # a torn write is an error to whoever wrote, who doesn't live to see it
+        # The writer gets an error from a torn write, but doesn't live to see it.
         if not killer.dead:
             raise
     finally:
@@ -63,7 +63,7 @@ def run(work: Callable[[], object], *, at: int | None = None, torn: bool = False
 
 
 def let_go() -> None:
-    """What the kernel does for a process that is gone: descriptors and locks are given back."""
+    """Release descriptors and locks, as the kernel does for a process that is gone."""
     for file in list(files._open_files):
         files.close(file)
     for path in list(_locked_paths):

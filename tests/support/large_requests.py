@@ -1,7 +1,7 @@
-"""Requests with long lists, derived from the declarations: each list of each API, with names that are there and others.
+"""Requests with long lists, derived from the declarations: each list of each API, with existing and other names.
 
-Topics, groups and transactional ids of a broker that these are sent to are called "0", "1" and so on, so that the
-requests name some that are there.
+The broker's topics, groups and transactional ids should be called "0", "1" and so on, so that the requests name some of
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.errors import CodecError
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message, Struct
 
-# What a field must hold for the request to get as far as the list.
+# The values that a request needs to get as far as the list.
 _VALUES: dict[str, Any] = {
     "acks": -1,
     "timeout_ms": 10,
@@ -43,7 +43,7 @@ _VALUES: dict[str, Any] = {
 
 
 class LargeRequest(NamedTuple):
-    """`path`: the list that is long, as the names of fields."""
+    """`path` names the long list, by its fields."""
 
     message: Message
     version: int
@@ -56,7 +56,7 @@ class LargeRequest(NamedTuple):
 def large_requests(
     entries: int, *, every_version: bool = False, only: Container[str] | None = None
 ) -> Iterator[LargeRequest]:
-    """For each list of each API that is served, or of some, one request that has so many entries there."""
+    """Yield, for each list of each API, or of some, one request with `entries` entries in that list."""
     for api_key in HANDLERS:
         api = APIS[api_key]
         if only is not None and api.name not in only:
@@ -89,7 +89,7 @@ def _lists(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
 def _filled(
     cls: type[Any], version: int, path: tuple[str, ...], entries: int, repeated: bool, number: int = 0
 ) -> Any:
-    """A struct of which the list at the path has so many entries; every other one has a single entry, or none."""
+    """Return a struct with `entries` entries in the list at the path. Every other list has one entry, or none."""
     values: dict[str, Any] = {}
     for field in cls.FIELDS:
         if not field.in_version(version):
@@ -128,7 +128,7 @@ _CODES = {
     "pattern_type_filter",
     "operation",
 }
-"""Of ACLs: 0 is none that makes sense, and 1 stands for any."""
+"""Codes of ACLs: 0 makes no sense, and 1 means any."""
 
 
 def _value(kind: str, name: str, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""A broker's partitions lose their leader, and get it back: by the decisions of a controller."""
+"""A broker's partitions lose their leader and get it back, by a controller's decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.wire.schema import Message
 
 
 def take_leadership_away(image: ClusterImage, node_id: int, topic: str | None = None) -> Sequence[Message]:
-    """As where it is fenced; of one topic alone, if one is named."""
+    """Return the records that fence the broker, for all topics or one."""
     change = BrokerChange(removed=node_id)
     if topic is None:
         return at_once(leader_and_isr_updates(image, change))
@@ -22,7 +22,7 @@ def take_leadership_away(image: ClusterImage, node_id: int, topic: str | None = 
 
 
 def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> Sequence[Message]:
-    """As where it is unfenced, and has these directories."""
+    """Return the records that unfence the broker, which has these directories."""
     with_it = image.copy()
     with_it.apply(register_broker(node_id, b"i" * 16, 5, [("PLAINTEXT", "h", 1)], [*online], None))
     return at_once(leader_and_isr_updates(with_it, BrokerChange(added=node_id)))
@@ -36,7 +36,7 @@ def register_broker(
     directory_ids: Sequence[bytes],
     rack: str | None,
 ) -> records.RegisterBrokerRecord:
-    """A registration; its broker epoch is the offset that the record will have."""
+    """Return a registration. Its broker epoch is the offset that the record will have."""
     return records.RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=incarnation_id,

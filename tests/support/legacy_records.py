@@ -1,4 +1,4 @@
-"""Records of formats 0 and 1, as logs from before Kafka 0.11 may still hold them. They are read, never written.
+"""Records of formats 0 and 1, which logs from before Kafka 0.11 may still hold. They are only read, never written.
 
     offset int64 | size int32 | crc uint32 | magic int8 | attributes int8 | timestamp int64 (1 only) | key | value
 
@@ -30,7 +30,7 @@ _CRC_SIZE = 4
 
 
 def read_legacy_records(data: Bytes) -> list[Record]:
-    """The records of whole entries of formats 0 and 1, unpacked where they are compressed; sequences are −1.
+    """Return the records of whole entries of formats 0 and 1, unpacked if compressed. Sequences are −1.
 
     Raises `CorruptRecordError`, also for a wrong CRC; `compression.DecompressionError` and
     `compression.CodecUnavailableError`.
@@ -60,7 +60,7 @@ def read_legacy_records(data: Bytes) -> list[Record]:
 
 
 _Entry = tuple[int, int, int, int, bool, bytes | None, bytes | None]
-"""Offset, magic, codec, timestamp, whether that is the append time, key, value."""
+"""Offset, magic, codec, timestamp, True if that is the append time, key, value."""
 
 
 def _entries(data: bytes) -> Iterator[_Entry]:

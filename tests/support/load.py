@@ -1,4 +1,4 @@
-"""Producers at work while a test moves what they write to, and what has to be there at the end."""
+"""Producers that work while a test moves their partitions, and checks of what must be there at the end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATIENCE_S = 120.0
 TOPIC = "moving"
 PARTITIONS = 2
 PER_ROUND = 300
-"""Records that are acknowledged between two changes, and committed ones beside them."""
+"""The records to acknowledge between two changes, and as many committed ones."""
 
 
 class Sending(threading.Thread):
-    """A producer that sends to each of some partitions until it is ended; `sent` are the numbers that were
-    acknowledged, or committed, by partition."""
+    """A producer that sends to some partitions until it is ended. `sent` has the acknowledged, or committed, numbers by
+    partition."""
 
     def __init__(
         self,
@@ -71,8 +71,9 @@ class Sending(threading.Thread):
             raise self.error
 
     def acknowledged(self, partition: int) -> list[int]:
-        """In the order in which they were sent. The producer may be told in another one: while a partition moves, two
-        of its threads hear from two leaders, and the one that has waited longer isn't always the first to say so."""
+        """Return the acknowledged numbers in the order of sending. The producer may hear of them in another order:
+        while a partition moves, two of its threads hear from two leaders, and the one that has waited longer isn't
+        always the first to report."""
         return sorted(self.sent[partition])
 
     def count(self) -> int:
@@ -112,7 +113,7 @@ class Sending(threading.Thread):
 
 
 def reassign(bootstrap: str, replicas: list[list[int]], name: str = TOPIC) -> None:
-    """Those of each partition."""
+    """Assign these replicas to each partition."""
     topic = ReassignableTopic(
         name=name,
         partitions=[
@@ -132,7 +133,7 @@ def described(asking: AdminClient) -> dict[int, Any]:
 
 
 def committed(bootstrap: str) -> dict[int, list[bytes]]:
-    """What a reader of committed records finds in each partition."""
+    """Return what a reader of committed records finds in each partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -158,7 +159,7 @@ def committed(bootstrap: str) -> dict[int, list[bytes]]:
 
 
 def go_on(sending: Sequence[Sending]) -> None:
-    """Returns once each has had so many more acknowledged."""
+    """Return once each producer has another PER_ROUND records acknowledged."""
     until = [each.count() + PER_ROUND for each in sending]
     waiting.until(
         lambda: (
@@ -173,8 +174,8 @@ def go_on(sending: Sequence[Sending]) -> None:
 def end_and_find_all(
     sending: Sequence[Sending], bootstrap: str, names: Sequence[str] = ("plain", "transactional")
 ) -> None:
-    """What producers, the values of each beginning with its name, had acknowledged is there once, in order, and nothing
-    else."""
+    """End the producers, and check that everything they had acknowledged is there once, in order, and nothing else.
+    Each producer's values begin with its name."""
     for each in sending:
         each.end()
     found = committed(bootstrap)
@@ -186,7 +187,7 @@ def end_and_find_all(
 
 
 def first_difference(partition: int, name: str, read: Sequence[int], sent: Sequence[int]) -> str:
-    """The numbers around the place where both part show whether records were lost, doubled or reordered."""
+    """Return the numbers around the first difference, to show whether records were lost, doubled or reordered."""
     at = next(
         (at for at, pair in enumerate(zip(read, sent, strict=False)) if len({*pair}) > 1),
         min(len(read), len(sent)),

@@ -1,4 +1,4 @@
-"""What a partition's log ought to hold, kept as plain lists: the reference that the real log is held against."""
+"""What a partition's log should hold, kept as plain lists: the reference for the real log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stored:
     sequence: int = -1
     transactional: bool = False
     commits: bool | None = None
-    """Of a marker."""
+    """For a marker, True if it commits."""
 
     @property
     def next_offset(self) -> int:
@@ -52,7 +52,7 @@ class LogModel:
             self.log_start_offset = min(self.log_start_offset, offset)
 
     def readable(self) -> list[Stored]:
-        """Batches of which something lies at or above the log start."""
+        """Return the batches with something at or above the log start."""
         return [stored for stored in self.batches if stored.next_offset > self.log_start_offset]
 
     def next_sequence(self, producer_id: int) -> int:
@@ -64,12 +64,12 @@ class LogModel:
         return sequences[-1] if sequences else 0
 
     def last_batch(self, producer_id: int) -> Stored | None:
-        """The producer's last data batch."""
+        """Return the producer's last data batch."""
         data = [b for b in self.batches if b.producer_id == producer_id and b.commits is None]
         return data[-1] if data else None
 
     def open_transactions(self) -> dict[int, int]:
-        """producer id -> first offset"""
+        """Return the first offset of each open transaction by producer id."""
         opened: dict[int, int] = {}
         for stored in self.batches:
             if stored.commits is not None:
@@ -84,7 +84,7 @@ class LogModel:
         return max(first, self.log_start_offset)
 
     def committed_values(self) -> list[bytes]:
-        """What a read_committed consumer is given from the log start on."""
+        """Return what a read_committed consumer gets from the log start on."""
         outcomes: dict[int, bool] = {}
         decided = []
         for stored in reversed(self.batches):
@@ -97,7 +97,7 @@ class LogModel:
         return [value for stored in reversed(decided) for value in stored.values]
 
     def offset_for_timestamp(self, timestamp_ms: int, segment_bases: list[int]) -> tuple[int, int] | None:
-        """(timestamp, offset), by Kafka's rule: only the first segment that reaches the time is searched."""
+        """Return (timestamp, offset) by Kafka's rule: only the first segment that reaches the time is searched."""
         ends = [*segment_bases[1:], self.end_offset + 1]
         for base, end in zip(segment_bases, ends, strict=True):
             inside = [stored for stored in self.batches if base <= stored.base_offset < end]
@@ -114,7 +114,7 @@ class LogModel:
 
 
 def stored_batches(log: PartitionLog) -> list[Stored]:
-    """The log's batches, as the model keeps them."""
+    """Return the log's batches in the model's form."""
     return [_stored(read_header(data), data) for data in batches(log)]
 
 
@@ -132,7 +132,7 @@ def _stored(header: BatchHeader, data: bytes) -> Stored:
 
 
 def committed_values(log: PartitionLog, max_bytes: int = 3000) -> list[bytes]:
-    """What a read_committed consumer of the log is given: aborted records dropped as a client does it."""
+    """Return what a read_committed consumer of the log gets. It drops aborted records as a client does."""
     given = []
     offset = log.log_start_offset
     bound = log.last_stable_offset

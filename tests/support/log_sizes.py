@@ -1,4 +1,4 @@
-"""How large a partition is, while its broker works on it."""
+"""The size of a partition while its broker works on it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def log_bytes(partition: Path) -> int:
-    """Of its segments' batches, those on their way out left aside."""
+    """Return the bytes of its segments' batches, without segments that are being deleted."""
     size = 0
     for file in os.scandir(partition):
         if file.name.endswith(".log"):
             try:
                 size += file.stat().st_size
-            except FileNotFoundError:  # it has gone since
+            except FileNotFoundError:  # it is gone by now
                 continue
     return size

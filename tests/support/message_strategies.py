@@ -18,7 +18,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
-    """Messages that this version has a form for: fields that it doesn't have keep their defaults."""
+    """Return messages that this version can encode: fields that it doesn't have keep their defaults."""
     return _structs(cls, version)
 
 
@@ -31,7 +31,7 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     values = _present_values(field, version)
     nullable = field.nullable_in(version)
     if field.kind == "struct" and field.tag >= 0 and not nullable:
-        # One that holds defaults only isn't written, and comes back as None.
+        # A struct with only defaults isn't written, and comes back as None.
         default = field.element()  # type: ignore[operator]
         return st.none() | values.filter(lambda value: value != default)
     return st.none() | values if nullable else values

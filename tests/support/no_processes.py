@@ -1,4 +1,4 @@
-"""A rule for folders of tests that are run at each save: none of them starts a process."""
+"""A rule for folders of tests that run at each save: no test starts a process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="module")  # one of each test would take a tenth of what a small one does
+@pytest.fixture(autouse=True, scope="module")  # one per test would take a tenth of a small test's time
 def refuse_processes() -> Iterator[None]:
-    """For a conftest to import: what needs a process stands in `tests/process`."""
+    """For a conftest to import. Tests that need a process belong in `tests/process`."""
 
     def refuse(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a test that starts a process belongs to tests/process")

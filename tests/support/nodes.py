@@ -1,7 +1,7 @@
-"""The nodes that a test has started: ended for it, and looked over.
+"""The nodes that a test has started: checked and ended after it.
 
-`begin` starts one and keeps it in mind. When the test is over, `end_all` holds the logs of each node that still runs
-against their batches, stops it, and sees that nothing is left behind.
+`begin` starts a node and remembers it. After the test, `end_all` compares the logs of each running node with their
+batches, stops it, and checks that nothing is left behind.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ _crashed: list[Server] = []
 _starts_failed = 0
 _open_before = 0
 _opened: Counter[str] = Counter()
-"""How often a test has opened a partition's log with batches in it, and with it one that was on its way elsewhere."""
+"""How often a test has opened a partition's log with batches in it, including one that was moving to another
+directory."""
 
 
 async def begin(config: BrokerConfig, environment: Environment) -> Server:
-    """Raises StartError as a start does. A test may stop the node itself: its logs are looked over then, too."""
+    """Start a node. Raises StartError as a start does. A test may stop the node itself; its logs are checked then,
+    too."""
     global _open_before, _starts_failed
     if not (_begun or _stopped or _crashed or _starts_failed):
         _open_before = files.open_files_count()
@@ -57,7 +59,7 @@ async def begin(config: BrokerConfig, environment: Environment) -> Server:
 
 
 def forget_all() -> None:
-    """What tests began that end it by themselves, as those of `tests/interop` and `tests/crash` do."""
+    """Forget what tests end themselves, as those of `tests/interop` and `tests/crash` do."""
     global _starts_failed
     _begun.clear()
     _stopped.clear()
@@ -67,14 +69,14 @@ def forget_all() -> None:
 
 
 def forget(node: Server) -> None:
-    """It has crashed: nobody ends it any more."""
+    """Forget a crashed node: nobody has to end it any more."""
     if node in _begun:
         _begun.remove(node)
         _crashed.append(node)
 
 
 async def end_all() -> None:
-    """Of the test that is over. Raises AssertionError where one of them isn't as it should be."""
+    """Check and end the nodes of a finished test. Raises AssertionError if something is wrong."""
     files.set_fault_hook(None)
     try:
         for node in _begun[::-1]:
@@ -94,16 +96,16 @@ def _name_of(log: PartitionLog) -> str:
 
 
 def check_logs(node: Server) -> None:
-    """Of every partition that is online."""
+    """Check the log of every partition that is online."""
     for partition in node.partitions.all():
         check_log(partition.log, node.clock.now_ms(), _opened[_name_of(partition.log)])
 
 
 def check_nothing_waits(node: Server) -> None:
-    """No fetch, no answer, no connection, no decision, no marker, and no request for its turn."""
+    """Check that no fetch, answer, connection, decision, marker or turn is waiting."""
     for partition in node.partitions.all():
         assert not partition.waiting, f"fetches still wait at {partition}"
-    assert not node.groups.undecided, f"{[*node.groups.undecided]} are still decided of"
+    assert not node.groups.undecided, f"{[*node.groups.undecided]} are still being decided"
     assert not node.turns._waiting, "requests still wait for a turn"
     assert not node.markers._rows, "markers still wait to be written"
     for listener in node.listeners.values():
@@ -111,8 +113,8 @@ def check_nothing_waits(node: Server) -> None:
 
 
 async def check_nothing_is_left() -> None:
-    """No task, no timer, no socket of this loop, and no file."""
-    for _ in range(3):  # what a closed connection does in turns of the loop
+    """Check that no task, timer or socket of this loop is left, and no file."""
+    for _ in range(3):  # a closed connection takes some turns of the loop
         await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""Pushes of clients' metrics, written field by field."""
+"""Pushes of client metrics, written field by field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """Of bytes."""
+    """Encode a field of bytes."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 

@@ -1,4 +1,4 @@
-"""Making logs and batches for tests of storage."""
+"""Makes logs and batches for tests of storage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def open_log(
     disk: Files = files,
     **config: Any,
 ) -> PartitionLog:
-    """The log `orders-0` below `directory`, which is made if need be; further arguments are those of `LogConfig`."""
+    """Open the log `orders-0` below `directory`, which is created if needed. Further arguments are those of
+    `LogConfig`."""
     directory.mkdir(parents=True, exist_ok=True)
     return PartitionLog.open(
         str(directory / "orders-0"),
@@ -71,7 +72,7 @@ def batch(
     values: list[bytes] | None = None,
     **options: Any,
 ) -> bytearray:
-    """A batch of `count` records; further arguments are those of `build_batch`."""
+    """Return a batch of `count` records. Further arguments are those of `build_batch`."""
     times = timestamps if timestamps is not None else [timestamp] * count
     payloads = values if values is not None else [b"v" * value_bytes] * len(times)
     records = [(at, b"k", value, ()) for at, value in zip(times, payloads, strict=True)]
@@ -79,7 +80,7 @@ def batch(
 
 
 def batch_of_bytes(size: int, **options: Any) -> bytearray:
-    """A batch of one record that is exactly so large."""
+    """Return a batch of one record with exactly this size."""
     for value_bytes in range(max(0, size - 80), size):
         built = batch(value_bytes=value_bytes, **options)
         if len(built) == size:
@@ -90,12 +91,12 @@ def batch_of_bytes(size: int, **options: Any) -> bytearray:
 def produced(
     sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, **options: Any
 ) -> bytearray:
-    """A batch of an idempotent producer."""
+    """Return a batch of an idempotent producer."""
     return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
 def transactional(sequence: int, count: int = 1, **options: Any) -> bytearray:
-    """The same, within a transaction."""
+    """Return the same within a transaction."""
     return produced(sequence, count, transactional=True, **options)
 
 
@@ -120,7 +121,7 @@ def append(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     **options: Any,
 ) -> AppendResult:
-    """Appends and moves the high watermark to the end, as the only replica does."""
+    """Append, and move the high watermark to the end, as the only replica does."""
     result = log.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, **options)
     log.update_high_watermark(log.log_end_offset)
     return result
@@ -141,19 +142,19 @@ def end_transaction(
 
 
 def file(log: PartitionLog, offset: int, suffix: str) -> Path:
-    """The path of one of its files: `file(log, 0, ".index")`."""
+    """Return the path of one of its files: `file(log, 0, ".index")`."""
     return Path(file_path(log.directory, offset, suffix))
 
 
 def names(log: PartitionLog) -> list[str]:
-    """The names of the files in its directory, sorted."""
+    """Return the names of the files in its directory, sorted."""
     return sorted(path.name for path in Path(log.directory).iterdir())
 
 
 def batches(
     log: PartitionLog, *, upper_bound: int | None = None, max_bytes: int = 1 << 20
 ) -> Iterator[bytes]:
-    """All batches, fetched as a consumer does that begins at the log start."""
+    """Yield all batches, fetched like a consumer that begins at the log start."""
     bound = log.log_end_offset if upper_bound is None else upper_bound
     offset = log.log_start_offset
     while offset < bound:
@@ -170,7 +171,7 @@ def headers(log: PartitionLog) -> list[BatchHeader]:
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    """The values of all data records, in order."""
+    """Return the values of all data records, in order."""
     return [
         record.value
         for data in batches(log)
@@ -180,7 +181,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
 
 
 def ints(data: bytes, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """A file of fixed-width big-endian entries: `ints(data, (8, 4))` of a time index."""
+    """Decode a file of fixed-width big-endian entries: `ints(data, (8, 4))` for a time index."""
     entries = []
     for start in range(0, len(data), sum(sizes)):
         entry, at = [], start
@@ -193,7 +194,7 @@ def ints(data: bytes, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 @dataclass
 class HeldBackground:
-    """A `Background` that does nothing until it is told to, one work at a time."""
+    """A `Background` that does nothing until told to, one piece of work at a time."""
 
     waiting: list[tuple[Work, Then, Lane, int]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Ports for servers that can't be told to take a free one."""
+"""Ports for servers that can't choose a free one themselves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import tempfile
 from pathlib import Path
 
 FIRST, LAST = 10_240, 32_767
-"""Below those that systems give to who asks for any: else a server started meanwhile may be given one of ours."""
+"""Below the system's ephemeral ports: a server started meanwhile could get one of ours otherwise."""
 
 _CLAIMS = Path(tempfile.gettempdir()) / f"barnabas-test-ports-{os.getuid()}"
-_chance = random.SystemRandom()  # tests that run beside each other may have one seed
+_chance = random.SystemRandom()  # tests that run side by side may have the same seed
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on: different ones, and no other process that asks here has them for as long as this
-    one runs."""
+    """Return different ports that nobody listens on. No other process that asks here gets them while this one runs."""
     _CLAIMS.mkdir(exist_ok=True)
     found: list[int] = []
     while len(found) < count:
@@ -29,7 +28,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_listening(host: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Return True if somebody accepts connections there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -46,7 +45,7 @@ def _is_free(port: int) -> bool:
 
 
 def _claim(port: int) -> bool:
-    """The lock goes with the process."""
+    """Lock the port. The lock ends with the process."""
     descriptor = os.open(_CLAIMS / str(port), os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

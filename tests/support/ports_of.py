@@ -1,4 +1,4 @@
-"""What handlers use of a node."""
+"""The attributes of a node that handlers use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 def ports_of(handlers: Iterable[str]) -> dict[str, set[str]]:
-    """By handler, the attributes of `node` that its `handle` names."""
+    """Return, by handler, the attributes of `node` that its `handle` names."""
     found: dict[str, set[str]] = {}
     for handler in handlers:
         handle = importlib.import_module(f"broker.handlers.{handler}").handle

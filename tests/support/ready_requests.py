@@ -1,4 +1,4 @@
-"""Ready requests, made once and sent again and again: what they measure is the broker."""
+"""Prepared requests, made once and sent many times, so that they measure the broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.records.batch import BatchHeader, walk_batches
 from protocol.wire.codec import decode
 from tests.support.wire import Client, request_frame
 
-# The newest versions that still name topics, and have headers without tagged fields.
+# The newest versions that still name topics and have headers without tagged fields.
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
 CLIENT_ID = "bench"
@@ -18,7 +18,7 @@ _CORRELATION_ID_SIZE = 4
 
 
 def produce_frame(topic: str, batch: bytes, acks: int, *, transactional_id: str | None = None) -> bytes:
-    """A whole Produce request for partition 0 of the topic."""
+    """Return a whole Produce request for partition 0 of the topic."""
     partition = PartitionProduceData(index=0, records=memoryview(batch))
     of_topic = TopicProduceData(name=topic, partition_data=[partition])
     request = ProduceRequest(
@@ -28,7 +28,7 @@ def produce_frame(topic: str, batch: bytes, acks: int, *, transactional_id: str 
 
 
 def fetch_frame(topic: str, offset: int, partition_max_bytes: int, *, partition: int = 0) -> bytes:
-    """A whole Fetch request for one partition of the topic, outside of any session."""
+    """Return a whole Fetch request for one partition of the topic, outside of any session."""
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
     request = FetchRequest(
         max_wait_ms=500,
@@ -40,7 +40,7 @@ def fetch_frame(topic: str, offset: int, partition_max_bytes: int, *, partition:
 
 
 def produce_in_flight(client: Client, frame: bytes, count: int, in_flight: int) -> None:
-    """Send the same request `count` times, with so many unanswered at most; RuntimeError for an error."""
+    """Send the same request `count` times, with at most `in_flight` unanswered. Raises RuntimeError for an error."""
     for sent in range(count):
         if sent >= in_flight:
             _take_produce_answer(client)
@@ -52,9 +52,9 @@ def produce_in_flight(client: Client, frame: bytes, count: int, in_flight: int) 
 def fetch_batches(
     client: Client, topic: str, end_offset: int, partition_max_bytes: int, *, partition: int = 0
 ) -> Iterator[BatchHeader]:
-    """The header of each batch up to the offset, each Fetch sent when the answer before has come.
+    """Yield the header of each batch up to the offset. Each Fetch is sent after the previous answer.
 
-    RuntimeError where the answer has an error, or no whole batch.
+    Raises RuntimeError if an answer has an error, or no whole batch.
     """
     offset = 0
     while offset < end_offset:

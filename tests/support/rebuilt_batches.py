@@ -1,4 +1,4 @@
-"""Batches as the cleaner makes them anew."""
+"""Batches in the form in which the cleaner rebuilds them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from storage.cleaning.batch_filter import BatchRebuild, empty_batch
 def rebuild_batch(
     header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None
 ) -> bytearray:
-    """What becomes of the batch of `header` where these records stay of it."""
+    """Return what becomes of the batch of `header` if these records stay."""
     if not records:
         return empty_batch(header)
     payload = bytearray()

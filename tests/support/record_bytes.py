@@ -1,4 +1,4 @@
-"""Batches and records with anything wrong about them, for tests of what looks at them."""
+"""Batches and records with arbitrary errors, for tests of validation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,8 @@ def record(
     headers: Sequence[tuple[bytes | None, bytes | None]] = (),
     attributes: int = 0,
 ) -> bytes:
-    """A record as a producer writes it at this index of a batch, its length first; header keys may be null."""
+    """Return a record as a producer writes it at this index of a batch, with its length first. Header keys may be
+    null."""
     body = bytes((attributes,)) + varint(timestamp_delta) + varint(index)
     for part in (key, value):
         body += sized(part)
@@ -39,9 +40,9 @@ def sized(data: bytes | None) -> bytes:
 
 
 def batch(payload: bytes | Sequence[bytes], **fields: Any) -> bytearray:
-    """A batch whose CRC and length are right, and whose other fields are as a producer sends them, unless given.
+    """Return a batch with the right CRC and length. Its other fields are those of a producer, unless given.
 
-    The payload is compressed with the codec in `attributes`; `records_count` is that of a sequence of records.
+    The payload is compressed with the codec in `attributes`; `records_count` is the length of a sequence of records.
     """
     header = BatchHeader(
         base_offset=0,

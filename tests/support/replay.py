@@ -1,4 +1,4 @@
-"""What a log knows of itself, held against a walk over the bytes of its files: it knows no more, and no less."""
+"""Compares what a log knows about itself with a walk over the bytes of its files: it must know no more and no less."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _ABORTED_ENTRY = struct.Struct(">hqqqq")
 
 Batches = list[tuple[int, BatchHeader]]
 Aborted = tuple[int, int, int]
-"""Producer id, first offset, the marker's offset."""
+"""Producer id, first offset, marker offset."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What the batches say, from the first one that is there."""
+    """What the batches say, from the first existing one on."""
 
     ongoing: dict[int, list[BatchHeader]] = field(default_factory=dict)
-    """By producer id, the batches of the transaction that is open."""
+    """The batches of each open transaction, by producer id."""
     aborted: list[Aborted] = field(default_factory=list)
     last: dict[int, BatchHeader] = field(default_factory=dict)
-    """By producer id."""
+    """The last batch, by producer id."""
     last_data: dict[int, BatchHeader] = field(default_factory=dict)
-    """By producer id, of the epoch of its last batch."""
+    """The last data batch in the epoch of the last batch, by producer id."""
 
     def take(self, header: BatchHeader, data: memoryview) -> None:
         producer_id = header.producer_id
@@ -44,7 +44,7 @@ class Replayed:
         if header.is_control:
             if known is None or known.producer_epoch != header.producer_epoch:
                 self.last_data.pop(producer_id, None)
-            if header.records_count:  # else compaction has left its header alone
+            if header.records_count:  # otherwise compaction has left only its header
                 self._end(producer_id, header, next(iter(read_records(data))).key)
             return
         self.last_data[producer_id] = header
@@ -58,10 +58,10 @@ class Replayed:
 
 
 def check_log(log: PartitionLog, now_ms: int, opened: int = 0) -> None:
-    """Its indexes, producers and last stable offset are those of its batches. Reads nothing through `storage`.
+    """Check that indexes, producers and last stable offset follow from the batches. Reads nothing through `storage`.
 
-    `opened` is how often it was opened with batches in it: each time the bytes to the next index entry were counted
-    anew, as in Kafka.
+    `opened` is how often it was opened with batches in it: each time the count of bytes to the next index entry began
+    again, as in Kafka.
     """
     folder = Path(log.directory)
     segments = sorted(folder.glob("*.log"))
@@ -89,7 +89,7 @@ def check_log(log: PartitionLog, now_ms: int, opened: int = 0) -> None:
 
 
 def _check_aborted(aborted: list[Aborted], replayed: Replayed, begins: int, told: str) -> None:
-    """Of a transaction that began in a segment that is gone, the batches say its end alone."""
+    """If a transaction began in a segment that is gone, the batches only show its end."""
     assert sorted(each for each in aborted if each[1] >= begins) == sorted(
         (producer_id, first, last)
         for producer_id, first, last in replayed.aborted
@@ -100,7 +100,7 @@ def _check_aborted(aborted: list[Aborted], replayed: Replayed, begins: int, told
 
 
 def _check_ongoing(log: PartitionLog, replayed: Replayed, begins: int, told: str) -> None:
-    """What lies below the log start may be forgotten: a start reads the log from there on."""
+    """The log may forget what is below the log start: a start reads the log from there on."""
     known = {p.producer_id: p.txn_first_offset for p in log.producers.producers.values()}
     for producer_id, batches in replayed.ongoing.items():
         readable = [header for header in batches if header.last_offset >= log.log_start_offset]
@@ -116,8 +116,8 @@ def _check_ongoing(log: PartitionLog, replayed: Replayed, begins: int, told: str
 
 
 def _check_producer(log: PartitionLog, replayed: Replayed, producer_id: int, now_ms: int, told: str) -> None:
-    """Forgotten may be who has been silent for so long that it expires, and what lies below the log start: a start
-    reads the log from there on."""
+    """The log may forget a producer that has been silent long enough to expire, and what is below the log start: a
+    start reads the log from there on."""
 
     def may_be_forgotten(header: BatchHeader) -> bool:
         is_silent = now_ms - header.max_timestamp >= log.config.producer_id_expiration_ms
@@ -135,8 +135,8 @@ def _check_producer(log: PartitionLog, replayed: Replayed, producer_id: int, now
 
 
 def _check_offset_index(path: Path, batches: Batches, config: LogConfig) -> int:
-    """Each entry leads to a batch that there is. Returns how many are missing at least, `index.interval.bytes` having
-    gone by since the one before: each entry that isn't there sets off the count anew."""
+    """Check that each entry leads to an existing batch. Return how many are missing at least, by `index.interval.bytes`
+    since the previous one. Each missing entry restarts the count."""
     base_offset = int(path.stem)
     at = dict(batches)
     entries = _entries(path.with_suffix(".index"), _OFFSET_ENTRY)
@@ -156,7 +156,7 @@ def _check_offset_index(path: Path, batches: Batches, config: LogConfig) -> int:
 
 
 def _check_time_index(path: Path, batches: Batches, config: LogConfig, *, is_closed: bool) -> None:
-    """It says the largest timestamp up to each batch that the offset index leads to, and of all that is closed."""
+    """Check that it has the largest timestamp up to each batch in the offset index, and of all that is closed."""
     base_offset = int(path.stem)
     entries = _entries(path.with_suffix(".timeindex"), _TIME_ENTRY)
     for timestamp_ms, relative in entries:
@@ -176,7 +176,7 @@ def _check_time_index(path: Path, batches: Batches, config: LogConfig, *, is_clo
 
 
 def _aborted(path: Path) -> list[Aborted]:
-    """What the transaction index holds."""
+    """Return the entries of the transaction index."""
     return [
         (producer_id, first, last)
         for _, producer_id, first, last, _ in _entries(path.with_suffix(".txnindex"), _ABORTED_ENTRY)

@@ -1,4 +1,4 @@
-"""A quota on replication, whose rate a test sets."""
+"""A replication quota whose rate a test sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from storage.log.log_config import LONG_MAX
 
 
 class AdjustableQuota(ReplicationQuota):
-    """`limit` in bytes a second. As many windows as Kafka has, where nobody says otherwise: 11 of a second."""
+    """`limit` is in bytes a second. By default there are as many windows as in Kafka: 11 of one second."""
 
     def __init__(self, clock: Clock) -> None:
         self.limit = LONG_MAX

@@ -1,6 +1,6 @@
-"""What a machine may lack: a test that needs it skips and says what is missing.
+"""Things that a machine may lack: a test that needs one skips and names it.
 
-Where BARNABAS_REQUIRE_ALL is set (CI), nothing may be missing: `tests/conftest.py` fails whatever skips.
+With BARNABAS_REQUIRE_ALL set (CI), nothing may be missing: `tests/conftest.py` fails every test that skips.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REQUIRE_ALL = bool(os.environ.get("BARNABAS_REQUIRE_ALL"))
 
 
 def need_program(name: str) -> str:
-    """The path of a program, beside this interpreter or on the path, or the test skips."""
+    """Return a program's path, beside this interpreter or on the path, or skip the test."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
         pytest.skip(f"needs {name}, which is not installed")
@@ -26,7 +26,7 @@ def need_program(name: str) -> str:
 
 
 def need_apache_kafka() -> None:
-    """Apache Kafka's own jars, fetched with Maven if they are not here yet, or the test skips."""
+    """Skip the test if Apache Kafka's jars can't be fetched with Maven and aren't there yet."""
     reason = _why_no_apache_kafka()
     if reason:
         pytest.skip(f"needs Apache Kafka, which can't be had: {reason}")

@@ -1,4 +1,4 @@
-"""What is asked of a listener for metrics over HTTP, byte by byte."""
+"""Requests to a metrics listener over HTTP, byte by byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HttpReply(NamedTuple):
 
 
 class HttpConnection:
-    """One connection, which may send anything."""
+    """One connection, on which anything may be sent."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -37,7 +37,7 @@ class HttpConnection:
         return HttpReply(int(head[0].split()[1]), headers, body)
 
     async def is_closed(self) -> bool:
-        """Waits for its end, which may be an abrupt one."""
+        """Wait for its end, which may be an abrupt one."""
         try:
             return await self._reader.read() == b""
         except ConnectionError:
@@ -50,7 +50,7 @@ class HttpConnection:
 
 
 async def get(port: int, path: str, *headers: str, method: str = "GET") -> HttpReply:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own."""
     connection = await HttpConnection.to(port)
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]
     connection.send("\r\n".join(lines).encode())
@@ -64,7 +64,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def series_in(text: str) -> Series:
-    """The values of a scrape, by name and labels."""
+    """Return the values of a scrape by name and labels."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -79,5 +79,5 @@ async def scraped(port: int) -> Series:
 
 
 def value(series: Series, name: str, **labels: str) -> float:
-    """Of the one series that has these labels, and no others."""
+    """Return the value of the one series with exactly these labels."""
     return series[name, frozenset(labels.items())]

@@ -1,4 +1,4 @@
-"""Durable states of share partitions in memory, whose answers a test may hold back."""
+"""Durable states of share partitions in memory. A test may hold back the answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A = TypeVar("A")
 
 
 class MemoryPersister:
-    """What a leader asks of the port `Persister`: states by offset, as a test's eye sees them.
+    """Implements the port `Persister` for a leader, with states by offset for a test to inspect.
 
     While it `holds`, reads and writes wait for `go_on`.
     """
@@ -21,9 +21,9 @@ class MemoryPersister:
     def __init__(self, start_offset: int = NO_START_OFFSET) -> None:
         self.start_offset = start_offset
         self.state_epoch = 1
-        self.offsets: dict[int, tuple[int, int]] = {}  # (delivery count, state): the higher one counts
+        self.offsets: dict[int, tuple[int, int]] = {}  # (delivery count, state): the higher count wins
         self.writes: list[tuple[int, int, list[StateBatch]]] = []
-        """Start, count of what is complete, batches."""
+        """Start offset, count of completed deliveries, batches."""
         self.error: Error | None = None
         self.holds = False
         self.held: list[Callable[[], None]] = []
@@ -38,7 +38,7 @@ class MemoryPersister:
         return self._later(lambda: self.state() if self.error is None else KafkaError(self.error))
 
     def state(self) -> ShareState:
-        """What is durable, neighbours of one state as one batch."""
+        """Return what is durable. Neighbours with equal states form one batch."""
         batches: list[StateBatch] = []
         for offset, (count, state) in sorted(self.offsets.items()):
             if offset < self.start_offset:
@@ -95,7 +95,7 @@ class MemoryPersister:
 
 
 class MemoryPersisters:
-    """The same of many: each share partition that was initialized has a `MemoryPersister`."""
+    """The same for many: each initialized share partition has a `MemoryPersister`."""
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, bytes, int], MemoryPersister] = {}

@@ -1,10 +1,10 @@
-"""Workers of one run compile the tests together, each a part of them: a plugin of pytest's.
+"""The workers of one run share the compiling of the tests: a pytest plugin.
 
-Where nothing is compiled yet, pytest rewrites the assertions of every test file, for seconds. All workers collect all
-files, in one order, so that each would rewrite what its neighbours are rewriting at that moment. Here each begins at
-another place of the list and finds, once round, what the others left in `__pycache__`.
+If nothing is compiled yet, pytest rewrites the assertions of every test file, which takes seconds. All workers collect
+all files in the same order, so each would rewrite what its neighbours are rewriting at that moment. Here each worker
+starts at another place in the list. Once it comes round, it finds the others' results in `__pycache__`.
 
-Meanwhile nothing would be said, for a minute where nothing is compiled: how far they are is a line every ten seconds.
+That may take a minute without any output, so a line every ten seconds shows the progress.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ TOLD_EVERY_S = 10.0
 
 
 def beginning_at(files: Sequence[Path], worker: int, workers: int) -> list[Path]:
-    """The files as the worker of that number takes them, round from a place that is its own."""
+    """Return the files in this worker's order: round the list, from its own place."""
     place = len(files) * worker // workers
     return [*files[place:], *files[:place]]
 
 
 def test_files(config: pytest.Config) -> list[Path]:
-    """Those in the folders that this run was told to collect; none where it was told single tests."""
+    """Return the test files in the folders that this run collects; none if it was told single tests."""
     folders = [config.invocation_params.dir / argument for argument in config.args]
     return sorted(path for folder in folders if folder.is_dir() for path in folder.rglob("test_*.py"))
 
 
 def import_files(files: Sequence[Path], root: Path) -> None:
-    """What can't be imported is left to the collection, which tells of it."""
+    """Import the files. What can't be imported is left to the collection, which reports it."""
     for file in files:
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # amid pytest's own care for warnings
+@pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own handling of warnings
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     shared: dict[str, object] = getattr(session.config, "workerinput", {})
     workers = int(str(shared.get("workercount", 1)))
@@ -55,7 +55,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 class Collecting:
-    """Of a whole run, as its controller tells of it."""
+    """The progress of a whole run's collection, in its controller."""
 
     def __init__(self, files: Sequence[Path], workers: int, say: Any) -> None:
         self._files = files
@@ -66,7 +66,7 @@ class Collecting:
         self._over = threading.Event()
 
     def begin(self) -> None:
-        """In a thread of its own: the controller waits for its workers."""
+        """Start a thread: the controller itself waits for its workers."""
         self._say(f"{self._workers} workers collect {len(self._files)} files of tests")
         threading.Thread(target=self._go_on, daemon=True).start()
 
@@ -75,7 +75,7 @@ class Collecting:
             self.tell()
 
     def tell(self) -> None:
-        """How far they are."""
+        """Print how far the workers are."""
         took_s = time.monotonic() - self._began_s
         told = f"{self._collected} of {self._workers} workers have collected their tests"
         if not sys.dont_write_bytecode:
@@ -84,18 +84,18 @@ class Collecting:
         self._say(f"{took_s:.0f} s: {told}")
 
     def collected(self) -> None:
-        """A worker is done."""
+        """Note that a worker is done."""
         self._collected += 1
         if self._collected >= self._workers:
             self.end()
 
     def end(self) -> None:
-        """Nothing is told any more."""
+        """Stop the messages."""
         self._over.set()
 
 
 def is_compiled(file: Path) -> bool:
-    """Whether pytest has rewritten it, now or in an earlier run."""
+    """Return True if pytest has rewritten the file, now or in an earlier run."""
     stem = Path(cache_from_source(str(file))).stem
     return any(file.parent.joinpath("__pycache__").glob(f"{stem}-pytest-*.pyc"))
 
@@ -121,7 +121,7 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 
 @pytest.hookimpl
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Whatever became of the workers."""
+    """Stop, whatever became of the workers."""
     collecting = config.stash.get(_COLLECTING, None)
     if collecting is not None:
         collecting.end()

@@ -1,4 +1,4 @@
-"""A Spark session for tests and measurements, whose workers run this Python and find this checkout."""
+"""A Spark session for tests and measurements. Its workers run this Python and find this checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> SparkSession:
-    """On two cores, with its files in the folder. Raises barnabas.spark.connector.MissingError.
+    """Make a session with two cores and its files in the folder. Raises barnabas.spark.connector.MissingError.
 
     settings: Spark's own, by name; they win over those made here.
     """

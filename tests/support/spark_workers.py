@@ -1,8 +1,9 @@
-"""What Spark forks the tests' Python workers from, by its setting `spark.python.daemon.module`: its daemon, made quick.
+"""The process from which Spark forks the tests' Python workers, by its setting `spark.python.daemon.module`: Spark's
+own daemon, made faster.
 
-With every task a worker forgets what it knows of where modules are. Python then reads the directory of an archive anew,
-and of Spark's own archives it does so once for each package: 25,000 names, which takes longer than most of our tasks.
-The same modules are installed as files. And what our tasks import is imported ahead of the fork, for every worker.
+For each task, a worker forgets where modules are. Python then reads an archive's directory again, for Spark's own
+archives once for each package. That is 25,000 names, which take longer than most of our tasks. The same modules are
+installed as files. And what our tasks need is imported before the fork, for every worker.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ sys.path = [path for path in sys.path if not path.endswith(ARCHIVES)]
 for known in [path for path in sys.path_importer_cache if path.endswith(ARCHIVES)]:
     del sys.path_importer_cache[known]
 
-# kafka-python reads its schemas through a deprecated function while it is imported.
+# kafka-python uses a deprecated function to read its schemas during the import.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import barnabas.spark.tasks  # noqa: F401

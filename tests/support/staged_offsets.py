@@ -1,4 +1,4 @@
-"""The offsets of a commit, made ready to be written."""
+"""A commit's offsets, ready to be written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def staged(
     *,
     retention_ms: int = -1,
 ) -> StagedOffsets:
-    """As the handlers make them, at the shard's time."""
+    """Stage offsets as the handlers do, at the shard's time."""
     made = StagedOffsets(
         group_id,
         shard._runtime.now_ms(),

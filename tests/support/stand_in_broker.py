@@ -1,4 +1,4 @@
-"""A process that speaks to the front as the broker does, and misbehaves as told by `-o behaviour=…`."""
+"""A process that talks to the front as the broker does, and misbehaves according to `-o behaviour=…`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""A connection without a socket: for `support.wire.Client`, straight to a node of this process."""
+"""A connection without a socket: it leads `support.wire.Client` straight to a node of this process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from broker.server import Server
 
 
 class Straight:
-    """A connection to a node of this process that no socket carries: what is sent is served in the same call.
+    """A connection to a node of this process without a socket. What is sent is served within the same call.
 
-    An answer that comes later can't be waited for by a client that blocks: it is looked for with `receive_frame`
-    after the loop has turned, or waited for with `Client.answer`.
+    A blocking client can't wait for an answer that comes later. Use `receive_frame` after the loop has turned, or
+    `Client.answer`.
     """
 
     def __init__(self, node: Server, listener_name: str = "PLAINTEXT", *, host: str = "127.0.0.1") -> None:
@@ -50,7 +50,7 @@ class Straight:
 
 
 class _Transport(asyncio.Transport):
-    """Keeps what is written for who reads it."""
+    """Keeps what is written for the reader."""
 
     def __init__(self, connection: Connection, peer: tuple[str, int]) -> None:
         super().__init__({"peername": peer})

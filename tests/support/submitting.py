@@ -1,4 +1,4 @@
-"""Who asks the controller, and is told by a callback what it answers."""
+"""Asks the controller, and passes its answer to a callback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def unexpected(error: BaseException) -> None:
-    """An error of ours."""
+    """Raise an error that is our own mistake."""
     raise error
 
 
@@ -23,7 +23,8 @@ def submit_to(
     reply: Callable[[Any], object],
     failed: Callable[[BaseException], object] = unexpected,
 ) -> None:
-    """`reply` is told what `Controller.submit` returns, `failed` what it raises: in this call where it can be."""
+    """Submit a decision. `reply` gets what `Controller.submit` returns, `failed` what it raises, within this call if
+    possible."""
     ask_controller(controller, controller.submit(decide), reply, failed)
 
 
@@ -33,7 +34,7 @@ def ask_controller(
     reply: Callable[[Any], object],
     failed: Callable[[BaseException], object] = unexpected,
 ) -> None:
-    """As `submit_to`, of whatever waits for the controller."""
+    """Like `submit_to`, for anything that waits for the controller."""
 
     async def told() -> None:
         try:
@@ -52,8 +53,8 @@ def ask_controller(
 
 
 def drive(steps: Waiting[None], failed: Callable[[BaseException], object] = unexpected) -> None:
-    """Where there is no node: lets nobody in, and goes on in the call of who answers what it waits for, once that has
-    come to its next `await` itself. `failed` is told of what it raises."""
+    """Drive the steps without a node. It serves nobody else, and goes on in the call of whoever answers what the steps
+    wait for, once they have reached their next `await`. `failed` gets what they raise."""
     _take(lambda: steps.send(None), steps, failed)
 
 

@@ -1,8 +1,8 @@
-"""Where tests have their temporary folders, and until when: a plugin of pytest's.
+"""Where and how long tests have temporary folders: a pytest plugin.
 
-A node syncs its files at every stop, and there are thousands of nodes: on a disk the tests would mostly wait for it,
-and fail where it stalls. So the folders are in memory, where a machine has room for them. What a test finds in its
-folder doesn't depend on which of the two it is.
+A node syncs its files at every stop, and there are thousands of nodes. On a disk the tests would mostly wait for it,
+and fail if it stalls. So the folders are in memory if the machine has enough. What a test finds in its folder doesn't
+depend on where it is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 MEMORY = "/dev/shm"
-"""Linux has a file system in memory there; elsewhere there is nothing of that name."""
+"""Linux has a file system in memory there. On other systems nothing has that name."""
 
 NEEDED_BYTES = 4 << 30
-"""Several times what the whole run has at once: less than half a GiB, most of it Apache Kafka's."""
+"""Several times what a whole run holds at once: less than half a GiB, most of it Apache Kafka's."""
 
-_NAME_LENGTH = 30  # pytest's own, so that paths stay short
+_NAME_LENGTH = 30  # pytest's own limit, which keeps paths short
 
 _folder = pytest.StashKey[Path]()
 _failed = pytest.StashKey[bool]()
@@ -32,7 +32,7 @@ _numbers = count()
 
 
 def room_bytes(folder: str) -> int:
-    """What may still be written there; 0 where that can't be known."""
+    """Return how many bytes may still be written there, or 0 if unknown."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -41,15 +41,15 @@ def room_bytes(folder: str) -> int:
 
 
 def keep_in_memory(folder: str = MEMORY, needed_bytes: int = NEEDED_BYTES) -> None:
-    """Of this process, all that `tempfile` makes; pytest makes its own where `tempfile` says. Who names another place,
-    with TMPDIR or to pytest, is heeded."""
+    """Let `tempfile` make this process's files in memory; pytest follows `tempfile`. TMPDIR and pytest's own option
+    take precedence."""
     if "TMPDIR" not in os.environ and room_bytes(folder) >= needed_bytes:
         tempfile.tempdir = folder
 
 
 def make_folder(base: Path, test_name: str) -> Path:
-    """A folder whose name no other test of this process ever has, found without a look at what else is there: a path
-    says which node it is, and some are named after their test is over."""
+    """Make a folder with a name that no other test of this process ever has, without looking at existing folders. A
+    path shows which node it belongs to, and some are named after their test is over."""
     path = base / f"{re.sub(r'[^A-Za-z0-9_]', '_', test_name)[:_NAME_LENGTH]}{next(_numbers)}"
     path.mkdir(mode=0o700)
     return path
@@ -61,9 +61,9 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the test's own, which goes with it unless it failed.
+    """A folder of the test's own, which is removed after it unless it failed.
 
-    In place of pytest's, which goes while fixtures that don't name it still have nodes running there.
+    It replaces pytest's, which is removed while nodes of fixtures that don't name it still run there.
     """
     path = make_folder(tmp_path_factory.getbasetemp(), request.node.name)
     request.node.stash[_folder] = path

@@ -1,4 +1,4 @@
-"""Topics of a broker in this process, made and deleted by its controller, which answers at once."""
+"""Creating and deleting topics of a broker in this process, by its controller, which answers at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.whole_server import take_turns
 
 
 class TopicsNow:
-    """What `TopicRequests` replies; a refusal of the whole request is raised."""
+    """Returns what `TopicRequests` replies, and raises if the whole request is refused."""
 
     def __init__(self, node: Server) -> None:
         self._node = node

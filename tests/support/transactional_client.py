@@ -1,6 +1,6 @@
-"""A transactional producer request by request, and a read_committed reader, over connections of their own.
+"""A transactional producer, request by request, and a read_committed reader, each on its own connection.
 
-Neither hides anything: a request is sent when it is called, and its error code is what is returned.
+They hide nothing: each call sends its request and returns the error code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOT_YET = (
     Error.OFFSET_NOT_AVAILABLE,
     Error.UNSTABLE_OFFSET_COMMIT,
 )
-"""What a broker says that has just started, or that has markers on their way."""
+"""Errors of a broker that has just started, or that is still writing markers."""
 
 
 def system_time_ms() -> int:
@@ -60,7 +60,7 @@ def system_time_ms() -> int:
 
 
 class Broker:
-    """What is asked of a broker besides transactions; `ask` takes a request and its version."""
+    """A broker's requests beside transactions. `ask` takes a request and its version."""
 
     def __init__(self, ask: Callable[[Any, int], Any], now_ms: Callable[[], int] = system_time_ms) -> None:
         self.ask = ask
@@ -72,7 +72,7 @@ class Broker:
         assert answer.topics[0].error_code == 0, answer
 
     def find_coordinators(self, transactional_id: str, group_id: str) -> None:
-        """Until there are both."""
+        """Wait until both coordinators are there."""
         for key, key_type in ((transactional_id, 1), (group_id, 0)):
             eventually(
                 lambda key=key, key_type=key_type: Error(
@@ -81,7 +81,7 @@ class Broker:
             )
 
     def end(self, topic: str, partition: int, *, isolation_level: int = 0) -> int:
-        """The log's end, or for READ_COMMITTED the last stable offset."""
+        """Return the log's end, or for READ_COMMITTED the last stable offset."""
         asked = ListOffsetsPartition(partition_index=partition, timestamp=LATEST, current_leader_epoch=-1)
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -99,7 +99,7 @@ class Broker:
         return found[-1]
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Once the coordinator has loaded."""
+        """Describe the transaction once the coordinator has loaded."""
         found: list[DescribedTransaction] = []
 
         def ask() -> Error:
@@ -112,11 +112,11 @@ class Broker:
         return found[-1]
 
     def state(self, transactional_id: str) -> str:
-        """Empty where there is no such id."""
+        """Return the state; Empty if there is no such id."""
         return self.describe(transactional_id).transaction_state
 
     def committed_offset(self, group_id: str, topic: str) -> tuple[int, Error]:
-        """Of partition 0, for who wants a stable one."""
+        """Return partition 0's committed offset, with require_stable."""
         asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=group_id, topics=[asked], require_stable=True)
         answer = self.ask(request, 7)
@@ -128,13 +128,13 @@ class Broker:
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[Broker]:
-    """A broker behind a connection. ConnectionError where there is none."""
+    """Connect to a broker. Raises ConnectionError if there is none."""
     with Client.connect(port) as client:
         yield Broker(client.ask)
 
 
 class Reader:
-    """A consumer of one partition: the values that it hands to its application, in their order."""
+    """A consumer of one partition: the values that it hands to its application, in order."""
 
     def __init__(self, broker: Broker, topic: str, partition: int, *, committed: bool = True) -> None:
         self.broker = broker
@@ -145,7 +145,7 @@ class Reader:
         self.values: list[bytes] = []
 
     def poll(self, max_wait_ms: int = 0) -> bool:
-        """One Fetch; whether anything came, if only a marker."""
+        """Send one Fetch. Return True if anything came, even only a marker."""
         asked = FetchPartition(
             partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20
         )
@@ -180,16 +180,17 @@ class Reader:
         return self.offset > before
 
     def read_on(self) -> list[bytes]:
-        """All values up to the end that is there for such a reader."""
+        """Read all values up to the end for this kind of reader, and return them."""
         while self.poll():
             pass
         return self.values
 
 
 class Producer:
-    """Of transactions version 1 or 2. Each method sends one request, and returns its error, or all of its errors.
+    """A producer of transactions version 1 or 2. Each method sends one request, and returns its error, or all its
+    errors.
 
-    An end of version 2 that succeeds brings the epoch to use next; sequences go on where nothing was refused.
+    A successful end of version 2 returns the epoch to use next. Sequences go on if nothing was refused.
     """
 
     def __init__(self, broker: Broker, transactional_id: str, version: int) -> None:
@@ -217,7 +218,7 @@ class Producer:
         self.producer_id, self.epoch = producer_id, epoch
 
     def add(self, topic: str, partitions: Sequence[int]) -> list[Error]:
-        """As clients of version 1 do; those of version 2 leave it to Produce."""
+        """Add partitions as clients of version 1 do. Version 2 leaves this to Produce."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
@@ -232,7 +233,7 @@ class Producer:
         ]
 
     def produce(self, topic: str, values: dict[int, bytes]) -> list[Error]:
-        """One record to each of the partitions, in one request."""
+        """Produce one record to each partition, in one request."""
         data = [
             PartitionProduceData(
                 index=partition,
@@ -264,7 +265,7 @@ class Producer:
         return errors
 
     def add_offsets(self, group_id: str) -> Error:
-        """As clients of version 1 do; those of version 2 leave it to TxnOffsetCommit."""
+        """Add offsets as clients of version 1 do. Version 2 leaves this to TxnOffsetCommit."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -274,7 +275,7 @@ class Producer:
         return Error(self.broker.ask(request, 3).error_code)
 
     def commit_offset(self, group_id: str, topic: str, offset: int) -> Error:
-        """Of partition 0."""
+        """Commit an offset of partition 0."""
         partition = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )
@@ -290,7 +291,7 @@ class Producer:
         return Error(answer.topics[0].partitions[0].error_code)
 
     def end_request(self, *, commit: bool) -> tuple[EndTxnRequest, int]:
-        """And its version."""
+        """Return the request and its version."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -306,7 +307,8 @@ class Producer:
         return Error(answer.error_code)
 
     def send(self, topic: str, values: dict[int, bytes], group_id: str, offset: int) -> None:
-        """All that a transaction holds: records, and an offset of the group's. Patient with a broker that starts."""
+        """Send the contents of a transaction: records, and an offset of the group. It is patient with a starting
+        broker."""
         if self.version == 1:
             eventually(lambda: worst(self.add(topic, [*values])))
             eventually(lambda: self.add_offsets(group_id))
@@ -320,7 +322,7 @@ class Producer:
 def amid_transaction(
     ask: Callable[[Any, int], Any], transactional_id: str, topic: str, partitions: Sequence[int]
 ) -> Producer:
-    """Of version 1, with a record in each partition of a new topic."""
+    """Return a producer of version 1 with a record in each partition of a new topic."""
     broker = Broker(ask)
     broker.create_topic(topic, len(partitions))
     broker.find_coordinators(transactional_id, transactional_id)
@@ -333,12 +335,12 @@ def amid_transaction(
 
 
 def worst(errors: Sequence[Error]) -> Error:
-    """Of several answers, one that isn't NONE if there is any."""
+    """Return one of several answers that isn't NONE, if there is any."""
     return next((error for error in errors if error is not Error.NONE), Error.NONE)
 
 
 def eventually(ask: Any, patience_s: float = PATIENCE_S) -> None:
-    """Ask, and ask again as long as the answer is that it is too early; AssertionError where it is any other."""
+    """Ask until the answer isn't "too early". Raises AssertionError for any other error."""
     deadline_s = time.monotonic() + patience_s
     while (error := ask()) is not Error.NONE:
         assert error in NOT_YET, error
@@ -347,7 +349,7 @@ def eventually(ask: Any, patience_s: float = PATIENCE_S) -> None:
 
 
 def _bytes_of(records: Any) -> bytes:
-    """What a node of this process answers has the rest of the records in their file."""
+    """Return the records' bytes. A node in this process may leave the rest of them in a file."""
     if isinstance(records, list):
         return b"".join(part.read(0, len(part)) if isinstance(part, FileRange) else part for part in records)
     return bytes(records or b"")

@@ -1,4 +1,4 @@
-"""Waiting for what another process does, where there is nothing to block on."""
+"""Waiting for another process if there is nothing to block on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 POLL_S = 0.005
 
 PATIENCE_S = 240.0
-"""For what happens at once: less than pytest's time for a test, so that it is told what was waited for, and more than
-any machine was seen to stall."""
+"""For things that normally happen at once. It is less than pytest's time for a test, so the failure names what it
+waited for. It is more than the longest stall ever seen."""
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Return as soon as the condition holds; AssertionError naming `what` if it never does."""
+    """Return as soon as the condition holds. Raises AssertionError naming `what` if it never does."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"after {timeout_s:g} s still not: {what}"
@@ -23,9 +23,9 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENC
 
 
 def until_answered(ask: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Ask until nothing is raised: a broker that has just started, or learned of a topic, takes a moment to serve.
+    """Ask until nothing is raised: a broker that has just started, or learned of a topic, needs a moment.
 
-    AssertionError naming `what`, with the last that was raised, if it always is.
+    Raises AssertionError naming `what`, with the last error.
     """
     last: Exception | None = None
 
@@ -45,7 +45,7 @@ def until_answered(ask: Callable[[], object], what: str, timeout_s: float = PATI
 
 
 def process_is_gone(pid: int) -> bool:
-    """Whether no such process runs; one that ended and that nobody has waited for is gone, too."""
+    """Return True if no such process runs. A zombie counts as gone, too."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

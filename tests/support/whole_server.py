@@ -25,7 +25,7 @@ from tests.support.nodes import begin, forget
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, run in a loop of its own."""
+    """Run a test that is a coroutine in a loop of its own."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -34,12 +34,13 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-# The same each time, and longer to make than all that is done with it here.
+# The parser is always the same, and takes longer to make than everything done with it here.
 command_line._parser = cache(command_line._parser)
 
 
 def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
-    """`settings` are `name=value`. A group's first members wait for no others: the clock stands still."""
+    """Return the config. `settings` are `name=value`. A group's first members don't wait for others: the clock stands
+    still."""
     arguments = ["--data", str(folder), "--port", str(port), "-o", "group.initial.rebalance.delay.ms=0"]
     for setting in settings:
         arguments += ["-o", setting]
@@ -47,7 +48,7 @@ def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
 
 
 async def started(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:
-    """Raises StartError as a start does."""
+    """Start a node. Raises StartError as a start does."""
     clock = ManualClock() if now_ms is None else ManualClock(now_ms)
     return await begin(configured(folder, *settings, port=port), Environment.of_this_machine(clock, files))
 
@@ -58,7 +59,7 @@ def clock_of(node: Server) -> ManualClock:
 
 
 def take_turns(node: Server) -> None:
-    """All that long requests can do without waiting for anything."""
+    """Let long requests do everything that they can do without waiting."""
     while node.turns._waiting:
         if node.turns._turn is not None:
             node.turns._turn.cancel()  # this is that turn
@@ -66,25 +67,25 @@ def take_turns(node: Server) -> None:
 
 
 def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> Any:
-    """What the handler answers, given the ports that its signature names. What it answers at once has to have a form
-    in the request's version."""
+    """Return the handler's answer, called with the ports in its signature. An immediate answer must have a form in the
+    request's version."""
     answer = with_ports(handler.handle, node)(context, request)
     if isinstance(answer, Later):
         take_turns(node)
         answer = answer.answer()
-    version = getattr(context, "api_version", None)  # not each test's context says one
+    version = getattr(context, "api_version", None)  # some tests' contexts don't have one
     if version is not None and isinstance(answer, Message):
         encoder(type(answer), version)(answer, [b""])
     return answer
 
 
 def crash(node: Server) -> None:
-    """Let go of everything as a killed process does, which leaves no thread at work on the files of the next node."""
+    """Release everything as a killed process does, so that no thread works on the next node's files."""
     forget(node)
     node.fall_silent()
     if isinstance(node.background, BackgroundThreads):
         for lane in [*node.background._lanes]:
             done = Event()
-            node.background(done.set, lambda _: None, lane=lane)  # behind all that it has to do
+            node.background(done.set, lambda _: None, lane=lane)  # after everything that it has to do
             done.wait()
     node.log_dirs.close(clean=False)

@@ -1,7 +1,7 @@
-"""A client of one connection that hides nothing: well-formed requests of any version, and bytes that are not.
+"""A client of one connection that hides nothing: well-formed requests of any version, and malformed bytes.
 
-Every test that speaks Kafka's protocol itself speaks it through here. What carries the bytes is a socket, or nothing
-at all: `support.straight` hands them to a node of this process.
+Every test that speaks Kafka's protocol itself uses it. A socket carries the bytes, or nothing at all:
+`support.straight` hands them to a node of this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.schema import Message
 
 PATIENCE_S = 240.0
-"""How long an answer that must come is waited for. Nothing that goes right ever waits as long."""
+"""How long to wait for an answer that must come. A correct broker never takes that long."""
 
 SMALLEST_BUFFER_BYTES = 64 * 1024
 
@@ -31,7 +31,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Outcome(enum.Enum):
-    """What may come instead of an answer."""
+    """What may happen instead of an answer."""
 
     CLOSED = "the connection was closed"
     SILENCE = "no answer"
@@ -39,7 +39,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request on its way: what its answer has to be read as."""
+    """A request in flight, with what is needed to read its answer."""
 
     api_key: int
     version: int
@@ -49,7 +49,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decoded answer. `canonical` says that encoding it again gives the very bytes that came."""
+    """A decoded answer. `canonical` is True if encoding it again gives the same bytes."""
 
     message: Any
     correlation_id: int
@@ -70,7 +70,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
-    """The tag buffer of KIP-482."""
+    """Encode the tag buffer of KIP-482."""
     parts = [unsigned_varint(len(fields))]
     for tag, value in sorted(fields.items()):
         parts += [unsigned_varint(tag), unsigned_varint(len(value)), value]
@@ -86,7 +86,7 @@ def header(
     client_id_length: int | None = None,
     tags: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """A request header as Kafka's clients write it; the length of the client id may be a lie."""
+    """Return a request header as Kafka's clients write it. The length of the client id may be wrong on purpose."""
     text = client_id.encode() if isinstance(client_id, str) else client_id
     length = -1 if text is None else len(text)
     if client_id_length is not None:
@@ -109,25 +109,25 @@ def request_frame(
     client_id: str | bytes | None = None,
     after: bytes = b"",
 ) -> bytes:
-    """A whole request, with `after` behind its body but within its frame."""
+    """Return a whole request, with `after` behind its body but within its frame."""
     start = header(type(request).API_KEY, version, correlation_id, client_id=client_id)
     return frame(start + bytes(encode(request, version)) + after)
 
 
-# --- what carries them ------------------------------------------------------------------------------------------
+# --- carriers of bytes ------------------------------------------------------------------------------------------
 
 
 class Carrier(Protocol):
-    """Bytes there and back."""
+    """Sends and receives bytes."""
 
     def send(self, data: bytes) -> None: ...
 
     def receive_into(self, view: memoryview, within_s: float) -> int:
-        """How many bytes came, 0 at the end. Raises TimeoutError."""
+        """Return how many bytes came, 0 at the end. Raises TimeoutError."""
         ...
 
     def finish_sending(self) -> None:
-        """Half-close: the broker reads an end, we go on reading."""
+        """Half-close: the broker reads an end, and we go on reading."""
         ...
 
     def close(self) -> None: ...
@@ -163,7 +163,7 @@ class Socket:
 
 
 class Client:
-    """One connection. An answer is read by the request that it belongs to, in order."""
+    """One connection. Answers are read in the order of their requests."""
 
     patience_s = PATIENCE_S
 
@@ -184,12 +184,12 @@ class Client:
         from_host: str | None = None,
         client_id: str | bytes | None = None,
     ) -> Client:
-        """ConnectionError where there is nobody."""
+        """Connect. Raises ConnectionError if nobody listens."""
         return cls(Socket(host, port, from_host=from_host), client_id=client_id)
 
     @classmethod
     def of(cls, bootstrap: str, *, client_id: str | bytes | None = None) -> Client:
-        """bootstrap: host:port."""
+        """Connect to the bootstrap address host:port."""
         host, _, port = bootstrap.rpartition(":")
         return cls.connect(int(port), host, client_id=client_id)
 
@@ -206,18 +206,18 @@ class Client:
     # one request and its answer
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer's message. ConnectionError where the broker is gone."""
+        """Return the answer's message. Raises ConnectionError if the broker is gone."""
         self.tell(request, version)
         api = APIS[type(request).API_KEY]
         data = self.next_frame()
         return decode(api.response, version, data, 5 if api.response_header_version(version) >= 1 else 4)
 
     def tell(self, request: Message, version: int) -> None:
-        """Send it, and leave the answer alone."""
+        """Send it, without reading the answer."""
         self._carrier.send(request_frame(request, version, client_id=self._client_id))
 
     async def answer(self, request: Message, version: int) -> Any:
-        """As `ask`, of a node that runs on the loop of this very test."""
+        """Like `ask`, for a node that runs on the loop of this test."""
         sent = self.send(request, version)
         while (answer := self.receive(sent, within_s=0)) is Outcome.SILENCE:
             await asyncio.sleep(0)
@@ -228,11 +228,11 @@ class Client:
     # step by step
 
     def finish_sending(self) -> None:
-        """Half-close: the broker reads an end, we go on reading."""
+        """Half-close: the broker reads an end, and we go on reading."""
         self._carrier.finish_sending()
 
     def send_bytes(self, data: bytes) -> None:
-        # Where the broker has closed the connection already, reading tells.
+        # If the broker has already closed the connection, reading shows it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._carrier.send(data)
 
@@ -264,7 +264,7 @@ class Client:
         client_id: str | bytes | EllipsisType | None = ...,
         after: bytes = b"",
     ) -> tuple[Sent, bytes]:
-        """A request and its frame, not sent yet."""
+        """Return a request and its frame, without sending it."""
         if correlation_id is None:
             correlation_id = self.next_correlation_id()
         named = self._client_id if client_id is ... else client_id
@@ -272,7 +272,7 @@ class Client:
         return Sent(type(request).API_KEY, version, correlation_id, time.monotonic()), data
 
     def receive(self, sent: Sent, *, within_s: float | None = None) -> Answer | Outcome:
-        """The next answer, read as that of `sent`."""
+        """Return the next answer, read as the answer to `sent`."""
         payload = self.receive_frame(within_s=within_s)
         if isinstance(payload, Outcome):
             return payload
@@ -288,7 +288,7 @@ class Client:
         return Answer(message, correlation_id, canonical, after_s)
 
     def receive_frame(self, *, within_s: float | None = None) -> bytes | Outcome:
-        """The payload of the next frame; what came of one that isn't whole is kept for the next call."""
+        """Return the payload of the next frame. Parts of an incomplete one are kept for the next call."""
         deadline_s = time.monotonic() + (self.patience_s if within_s is None else within_s)
         try:
             self._fill(4, deadline_s)
@@ -303,10 +303,10 @@ class Client:
         return bytes(self._buffer[4 : 4 + size])
 
     def next_frame(self) -> memoryview:
-        """The payload of the next frame, in a buffer that the next one overwrites.
+        """Return the payload of the next frame, in a buffer that the next one overwrites.
 
-        Raises ConnectionError where the broker is gone, TimeoutError where it says nothing.
-        Nothing is copied, and no clock is read: what is measured with it is the broker.
+        Raises ConnectionError if the broker is gone, TimeoutError if it sends nothing. It copies nothing and reads no
+        clock, so measurements with it measure the broker.
         """
         self._fill(4)
         size = _SIZE.unpack_from(self._buffer)[0]
@@ -315,7 +315,7 @@ class Client:
         return self._buffer[4 : 4 + size]
 
     def _fill(self, needed: int, deadline_s: float | None = None) -> None:
-        """Have so many bytes, and not one more."""
+        """Read until exactly this many bytes are there."""
         if needed > len(self._buffer):
             larger = memoryview(bytearray(max(needed, 2 * len(self._buffer))))
             larger[: self._have] = self._buffer[: self._have]
@@ -323,7 +323,7 @@ class Client:
         within_s = PATIENCE_S
         while self._have < needed:
             if deadline_s is not None:
-                # At least a moment: what is there already is read however late it is.
+                # Wait at least a moment: what is already there is read, however late.
                 within_s = max(deadline_s - time.monotonic(), 1e-6)
             came = self._carrier.receive_into(self._buffer[self._have : needed], within_s)
             if came == 0:

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def wishes(waiting: Waiting[Any]) -> Iterator[Any]:
-    """Each thing that it waits for, answered with None when the next one is asked for."""
+    """Yield each thing that it waits for. Asking for the next one answers it with None."""
     while True:
         try:
             wish = waiting.send(None)
@@ -21,7 +21,7 @@ def wishes(waiting: Waiting[Any]) -> Iterator[Any]:
 
 
 def pauses(waiting: Waiting[Any]) -> int:
-    """How often others may be served."""
+    """Return how often it lets others be served."""
     return sum(1 for _ in wishes(waiting))
 
 
@@ -32,8 +32,8 @@ def drive(
     *,
     answer: Any = None,
 ) -> None:
-    """In this call, and on within that of whoever answers what it waits for; where it lets others be served, by
-    `call_soon`."""
+    """Run it in this call, and go on in the call of whoever answers what it waits for. `call_soon` is used when it lets
+    others be served."""
     try:
         wish = waiting.send(answer)
     except StopIteration as end:
@@ -47,7 +47,7 @@ def drive(
 
 
 def tell(later: Later[Any], told: Callable[[Any], object]) -> None:
-    """`told` of the answer, or of what it failed with, in the call of whoever answers."""
+    """Call `told` with the answer or the failure, in the call of whoever answers."""
 
     def answered() -> None:
         try:
