@@ -392,7 +392,9 @@ class Server:
             dispatchers = [self.dispatcher]
             if self.controller_server is not None:
                 dispatchers.append(self.controller_server.dispatcher)
-            self.metrics = MetricsListener(endpoint, self, dispatchers, self._collect_metrics, self._awaited)
+            self.metrics = MetricsListener(
+                endpoint, self, dispatchers, self._collect_metrics, self._awaited, self.telemetry
+            )
 
     async def _collect_metrics(self, requests: RequestMetrics) -> Sequence[Any]:
         from broker.metrics.node_metrics import broker_metrics  # with the first scrape

@@ -49,6 +49,8 @@ MOST_SERIES = 1_000
 """Of one client: further ones aren't kept."""
 MOST_SERIES_OF_ALL = 100_000
 """Over all clients. Who was seen the longest ago loses its own first."""
+KAFKAS_NAMES = "org.apache.kafka."
+"""In front of the names of all that Kafka says a client may push."""
 LEAST_KEPT_MS = 60_000
 """How long a client is known that says nothing, or three of its intervals."""
 
@@ -101,6 +103,7 @@ class ClientMetricsInstance:
         self.is_terminating = False
         self.last_error = Error.NONE
         self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        """By name and attributes."""
 
     @property
     def is_gone(self) -> bool:
@@ -274,13 +277,11 @@ class ClientTelemetry:
         """Of a push."""
         return self._max_bytes
 
-    def pushed(
-        self,
-    ) -> Iterator[tuple[Mapping[str, str], Mapping[tuple[str, tuple[tuple[str, str], ...]], float]]]:
-        """Of each client that is connected: who it is, and its numbers by name and attributes."""
-        for client in [*self._clients.values()]:
+    def pushed(self) -> Iterator[ClientMetricsInstance]:
+        """Those that are connected. Who was seen last comes first."""
+        for client in [*self._clients.values()][::-1]:
             if not client.is_gone:
-                yield client.attributes, client.series
+                yield client
 
 
 def _attributes(client_id: bytes, context: RequestContext) -> dict[str, str]:

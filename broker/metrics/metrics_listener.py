@@ -1,4 +1,4 @@
-"""The listener at which a node is watched: `/metrics`, `/health` and `/ready`.
+"""The listener at which a node is watched: `/metrics`, `/health`, `/ready`, and `/clients` of a broker.
 
 `barnabas.metrics.listener=HOST:PORT` turns it on. Nothing is asked of a node's state, and prometheus-client isn't
 imported, before the first scrape; requests are counted from the start. The answer is OpenMetrics where the client
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.http.http_server import HttpAnswer, HttpRequest, HttpServer
+from broker.http.http_server import HttpAnswer, HttpRequest, HttpServer, Route
+from broker.metrics.clients_page import ClientsPage
 from broker.metrics.request_metrics import RequestMetrics
 from protocol.waiting import compute
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.environment.scheduler import Clock, Scheduler
     from broker.fault_handler import FaultHandler
+    from broker.metrics.client_telemetry import ClientTelemetry
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
     from broker.network.turns import Turns
@@ -47,9 +49,10 @@ class MetricsListener:
         dispatchers: Sequence[Dispatcher],
         collect: Collect,
         is_ready: Callable[[], str],
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
         """`dispatchers`: those whose requests are counted. `is_ready` says what the node still waits for, if
-        anything."""
+        anything. `telemetry`: what clients push, if they push it here."""
         self._requests = RequestMetrics(node.clock.monotonic_s, node.metadata.image)
         for dispatcher in dispatchers:
             dispatcher.count(self._requests.counted)
@@ -58,9 +61,16 @@ class MetricsListener:
         self._faults = node.faults
         self.address = endpoint.text if endpoint.host else f"0.0.0.0:{endpoint.port}"
         """As the part of a URL."""
+        routes: dict[str, Route] = {
+            "/metrics": self._metrics,
+            "/health": self._health,
+            "/ready": self._ready,
+        }
+        if telemetry is not None:
+            routes["/clients"] = ClientsPage(telemetry, node.clock.now_ms).answer
         self._server = HttpServer(
             endpoint.bound,
-            {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready},
+            routes,
             node.turns,
             node.scheduler,
             node.faults.stop_on_failure,

@@ -19,6 +19,7 @@ from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.metrics.client_telemetry import KAFKAS_NAMES
 from broker.metrics.families import Families
 from broker.metrics.group_metrics import WatchedGroups, count_groups
 from broker.metrics.request_metrics import TopicCounts
@@ -518,7 +519,6 @@ def _shards(families: Families, node: WatchedBroker) -> None:
 
 # --- What clients have pushed (KIP-714) ---------------------------------------------------------------------------
 
-_KAFKAS = "org.apache.kafka."
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -530,13 +530,14 @@ async def _clients(families: Families, node: WatchedBroker, pause: Pause) -> Non
     The names are the clients': an attribute whose name can't be a label is left out, and of two series that have the
     same name here the first stands. Else one client could spoil the page for all.
     """
-    for client, series in node.telemetry.pushed():
-        labels = {name: client[name] for name in ("client_id", "client_instance_id", "client_software_name")}
+    for client in node.telemetry.pushed():
+        who = client.attributes
+        labels = {name: who[name] for name in ("client_id", "client_instance_id", "client_software_name")}
         told = set()
-        for (name, attributes), value in [*series.items()]:
+        for (name, attributes), value in [*client.series.items()]:
             if pause.is_due(3):
                 await turn()
-            family = "kafka_client_" + _NO_NAME.sub("_", name.removeprefix(_KAFKAS))
+            family = "kafka_client_" + _NO_NAME.sub("_", name.removeprefix(KAFKAS_NAMES))
             said = {
                 label: text for key, text in attributes if _LABEL.fullmatch(label := _NO_NAME.sub("_", key))
             }

@@ -27,9 +27,10 @@ _START: Final = (
 class ConsoleProcess:
     """The console's process. Its standard input is a pipe from this process, so that it ends when this one does."""
 
-    def __init__(self, bootstrap: str, listen: str) -> None:
+    def __init__(self, bootstrap: str, listen: str, metrics: str = "") -> None:
         floors = str(Path(__file__).parents[2])
         listening = ["--listen", listen] if listen else []
+        watching = ["--metrics", metrics] if metrics else []
         # It has a session of its own, so that it doesn't get the terminal's signals to the broker.
         self._process = subprocess.Popen(
             [
@@ -43,6 +44,7 @@ class ConsoleProcess:
                 "--parent-fd",
                 "0",
                 *listening,
+                *watching,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -66,8 +68,11 @@ def start_console(server: Server | ControllerNode, listen: str) -> ConsoleProces
     plain = {each.name for each in server.endpoints if each.security_protocol == "PLAINTEXT"}
     for name, host, port, _ in server.endpoints.all_advertised():
         if name in plain:
+            metrics = "" if server.metrics is None else server.metrics.address
             try:
-                return ConsoleProcess(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", listen)
+                return ConsoleProcess(
+                    f"[{host}]:{port}" if ":" in host else f"{host}:{port}", listen, metrics
+                )
             except OSError as error:
                 log.warning("--console: it can't be started: %s", error.strerror or error)
                 return None

@@ -82,6 +82,10 @@ class Console:
                     "transactions": lambda _: self._shown.transactions(),
                     "explain": lambda request: self._shown.explanation(request.query_params.getlist("topic")),
                     "rights": lambda _: self._shown.rights(),
+                    "clients": lambda _: self._shown.clients(),
+                    "client": lambda request: self._shown.client(
+                        _text(request, "client"), _text(request, "listener")
+                    ),
                     "ribbon": self._ribbon,
                     "records": self._records,
                     "batch": self._batch,

@@ -42,6 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """As `cli.commands.Command` has it."""
     add_listening(parser)
     add_connection(parser)
+    parser.add_argument(
+        "--metrics",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="a broker's barnabas.metrics.listener, which tells what clients push; may be repeated",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,10 +57,11 @@ def run(options: argparse.Namespace) -> int:
     serving = _serving()
     from cli.console.live import LiveKafka
     from cli.console.sections import Sections
+    from cli.console.telemetry import ClientTelemetry
     from cli.console.watching import Watch
 
     sections = Sections()
-    kafka = LiveKafka(settings, which_kafka(options))
+    kafka = LiveKafka(settings, which_kafka(options), ClientTelemetry(options.metrics))
     watch = Watch(settings, sections, kafka.at_a_glance, kafka.learn)
     about = {"live": True, "where": settings[BOOTSTRAP]}
     listen = options.listen or serving.DEFAULT_LISTEN

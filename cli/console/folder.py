@@ -175,6 +175,14 @@ class FolderKafka:
                 users.setdefault(each.name, []).append(f"{mechanism}, {each.iterations} iterations")
         return {"acls": acls, "users": users}
 
+    def clients(self) -> dict[str, Any]:
+        """A folder doesn't tell."""
+        _only_of_a_broker("what clients tell of themselves")
+
+    def client(self, instance_id: str, listener: str) -> dict[str, Any]:
+        """A folder doesn't tell."""
+        _only_of_a_broker("what a client tells of itself")
+
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
         """Nobody is there to do it."""
         _only_of_a_broker("an abort")

@@ -35,6 +35,7 @@ from cli.client.rights import acls_of, users_of
 from cli.client.transactions import list_transactions
 from cli.configs import BROKER, SETTINGS_COLUMNS, settings_rows
 from cli.console.pieces import Piece
+from cli.console.telemetry import ClientTelemetry
 from cli.errors import CommandError
 from cli.explaining import explain
 from cli.explanation_words import as_document, told_in_words
@@ -64,8 +65,11 @@ class LiveKafka:
 
     is_live = True
 
-    def __init__(self, settings: Mapping[str, str], where: str) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], where: str, telemetry: ClientTelemetry | None = None
+    ) -> None:
         self.settings = settings
+        self._telemetry = telemetry or ClientTelemetry()
         self.where = where
         """The options of a command that say which Kafka is meant."""
         self.known_brokers: dict[int, MetadataResponseBroker] = {}
@@ -209,6 +213,14 @@ class LiveKafka:
             except CommandError as error:
                 found["users_error"] = str(error)
         return found
+
+    def clients(self) -> dict[str, Any]:
+        """As the brokers' listeners for metrics have them."""
+        return self._telemetry.all()
+
+    def client(self, instance_id: str, listener: str) -> dict[str, Any]:
+        """One of them, and all that it has told there."""
+        return self._telemetry.one(instance_id, listener)
 
     def partitions_of(self, topic: str) -> int:
         """How many it has; 0 where it isn't there."""

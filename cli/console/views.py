@@ -43,6 +43,12 @@ class Shown(Protocol):
     def rights(self) -> dict[str, Any]:
         """Users and ACLs."""
 
+    def clients(self) -> dict[str, Any]:
+        """What clients tell of themselves."""
+
+    def client(self, instance_id: str, listener: str) -> dict[str, Any]:
+        """One of them, and all that it has told there."""
+
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
         """A transaction; without `execute` the question that is to be answered first."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.metrics import client_telemetry
+from broker.metrics import client_telemetry, clients_page
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.configs import (
@@ -151,6 +152,53 @@ async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> 
     assert not [name for name, _ in await scraped(port) if name.startswith("kafka_client_")]
 
 
+async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
+    """As the console asks: of all of them what its table has, and of one everything."""
+    node, port = await watched(tmp_path)
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client, other = client_of(node, "app"), client_of(node, "other", software="silent")
+    told, silent = asked(client), asked(other)
+    lag = gauge(
+        "org.apache.kafka.consumer.fetch.manager.records.lag", point(5, {"topic": "t"}), point(float("nan"))
+    )
+    metrics = push(lag, gauge("org.apache.kafka.consumer.poll.idle.ratio.avg", point(0.5)))
+    assert pushed(client, told, metrics) is Error.NONE
+    clock_of(node).advance_ms(300)
+
+    async def clients(query: str) -> Any:
+        reply = await get(port, f"/clients?{query}")
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+        return json.loads(reply.body)
+
+    lag_name, ratio_name = "consumer.fetch.manager.records.lag", "consumer.poll.idle.ratio.avg"
+    lags = [[lag_name, {"topic": "t"}, 5], [lag_name, {}, None]]
+    found = await clients(f"name={lag_name}&name=producer.record.error.total")
+    assert found["count"] == 2
+    shown = {each["client_id"]: each for each in found["clients"]}
+    assert shown["app"]["metrics"] == lags
+    assert (shown["app"]["pushed_ms_ago"], shown["app"]["interval_ms"]) == (300, INTERVAL_MS)
+    assert (shown["other"]["metrics"], shown["other"]["pushed_ms_ago"]) == ([], None)
+    assert shown["other"]["client_software_name"] == "silent"
+    [one] = (await clients(f"client={_text(told.client_instance_id)}"))["clients"]
+    assert one["metrics"] == [*lags, [ratio_name, {}, 0.5]]
+    assert (await clients(f"client={_text(silent.client_instance_id)}&name={lag_name}"))["count"] == 1
+    assert (await get(port, "/clients?" + "&".join(["name=a"] * 101))).status == 400
+
+
+@pytest.mark.limit("broker.metrics.clients_page.MOST_CLIENTS_SHOWN")
+async def test_of_very_many_clients_those_are_told_of_that_were_seen_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_page, "MOST_CLIENTS_SHOWN", 2)
+    node, port = await watched(tmp_path)
+    clients = {name: client_of(node, name) for name in ("first", "second", "third")}
+    for client in clients.values():
+        asked(client)
+    found = json.loads((await get(port, "/clients")).body)
+    assert found["count"] == len(clients)
+    assert [each["client_id"] for each in found["clients"]] == ["third", "second"]
+
+
 def _text(client_id: bytes) -> str:
     from protocol.wire.primitives import uuid_to_text
 
@@ -231,9 +279,9 @@ async def test_what_clients_push_is_bounded_by_client_and_in_all(
     client = client_of(node)
     told = asked(client), asked(client)
     assert pushed(client, told[0], metrics) is Error.NONE
-    assert sorted(len(series) for _, series in node.telemetry.pushed()) == [0, 3]
+    assert sorted(len(each.series) for each in node.telemetry.pushed()) == [0, 3]
     assert pushed(client, told[1], metrics) is Error.NONE
-    assert [len(series) for _, series in node.telemetry.pushed()] == [3], "the other one is forgotten"
+    assert [len(each.series) for each in node.telemetry.pushed()] == [3], "the other one is forgotten"
 
 
 @pytest.mark.limit("broker.metrics.client_telemetry.LEAST_KEPT_MS")

@@ -5,6 +5,7 @@ import { Topics, Topic } from "/topics.js";
 import { Log } from "/log.js";
 import { Transactions, Transaction } from "/transactions.js";
 import { Groups, Group } from "/groups.js";
+import { Client, Clients } from "/clients.js";
 import { Cluster, Rights } from "/cluster.js";
 import { Questions } from "/asking.js";
 import { useWaiting } from "/waiting.js";
@@ -14,6 +15,7 @@ const TABS = [
   ["transactions", "Transactions"],
   ["topics", "Topics"],
   ["groups", "Groups"],
+  ["clients", "Clients"],
   ["cluster", "Cluster"],
   ["rights", "Users and rights"],
 ];
@@ -26,6 +28,8 @@ const PLACES = {
   log: ["topics", Log, ([topic, partition]) => ["lanes", `log:${topic}:${partition}`]],
   groups: ["groups", Groups, () => ["groups", "events"]],
   group: ["groups", Group, () => ["lanes"]],
+  clients: ["clients", Clients, () => []],
+  client: ["clients", Client, () => []],
   cluster: ["cluster", Cluster, () => ["events"]],
   rights: ["rights", Rights, () => []],
 };

@@ -318,6 +318,7 @@ def test_axe_finds_nothing_serious(
     send_at_once(holder, topic, "fg")
     page = open_page(f"{console.address}/#/transactions", color_scheme=scheme, bypass_csp=True)
     expect(bar(page, f"{topic}-holder", "open")).to_have_count(1)
+    expect(bar(page, f"{topic}-committed", "committed")).to_have_count(1)
     (lane,) = (link.get_attribute("href") for link in bar(page, f"{topic}-committed", "committed").all())
     views = {
         "#/transactions": page.locator(".waiting").first,
@@ -327,6 +328,7 @@ def test_axe_finds_nothing_serious(
         f"#/log/{topic}/0?at=3": page.locator("#fields"),
         "#/groups": page.get_by_role("link", name=topic, exact=True),
         f"#/group/{topic}": page.locator("#lag"),
+        "#/clients": page.locator("#no-listener"),
         "#/cluster": page.locator("#brokers"),
         "#/rights": page.get_by_role("heading", name="Access control lists"),
     }

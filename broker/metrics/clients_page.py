@@ -1,0 +1,66 @@
+"""What clients have pushed (KIP-714), one by one, as JSON: `/clients`. The console shows it.
+
+`?name=NAME`, which may be repeated, leaves the other numbers out. `?client=ID` leaves the other clients out. Names are
+the clients', without the `org.apache.kafka.` in front.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from broker.http.http_server import HttpAnswer, HttpRequest
+from broker.metrics.client_telemetry import KAFKAS_NAMES
+from protocol.waiting import Pause, compute, turn
+
+if TYPE_CHECKING:
+    from broker.metrics.client_telemetry import ClientMetricsInstance, ClientTelemetry
+
+MOST_CLIENTS_SHOWN: Final = 1_000
+"""Those that were seen last. The answer says how many there are."""
+_MOST_PARAMETERS: Final = 100
+
+
+class ClientsPage:
+    """Of one node."""
+
+    def __init__(self, telemetry: ClientTelemetry, now_ms: Callable[[], int]) -> None:
+        self._telemetry = telemetry
+        self._now_ms = now_ms
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """As a `Route`."""
+        try:
+            asked = parse_qs(request.query, max_num_fields=_MOST_PARAMETERS)
+        except ValueError as error:
+            return HttpAnswer(f"{error}\n".encode(), status=400)
+        names, wanted = frozenset(asked.get("name", ())), asked.get("client")
+        pause, found, count = Pause(), [], 0
+        for client in self._telemetry.pushed():
+            if wanted is not None and client.attributes["client_instance_id"] not in wanted:
+                continue
+            count += 1
+            if count > MOST_CLIENTS_SHOWN:
+                continue
+            found.append(self._document(client, names))
+            if pause.is_due(1 + len(client.series)):
+                await turn()
+        document = {"count": count, "clients": found}
+        return HttpAnswer(await compute(lambda: json.dumps(document).encode()), "application/json")
+
+    def _document(self, client: ClientMetricsInstance, names: frozenset[str]) -> dict[str, Any]:
+        is_silent = client.pushed_ms < 0
+        metrics = [
+            [short, dict(attributes), value if math.isfinite(value) else None]
+            for (name, attributes), value in client.series.items()
+            if (short := name.removeprefix(KAFKAS_NAMES)) in names or not names
+        ]
+        return {
+            **client.attributes,
+            "interval_ms": client.interval_ms,
+            "pushed_ms_ago": None if is_silent else self._now_ms() - client.pushed_ms,
+            "metrics": metrics,
+        }

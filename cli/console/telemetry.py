@@ -1,0 +1,94 @@
+"""What clients have pushed to the brokers (KIP-714), as the brokers' listeners for metrics tell it.
+
+The listener is barnabas' own, so Apache Kafka has none of it: there a plugin takes what clients push.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from cli.errors import UNREACHABLE, CommandError, CommandUsageError
+
+PATIENCE_S: Final = 3.0
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Of a broker's answer."""
+TABLE: Final = (
+    "producer.request.latency.avg",
+    "producer.record.send.total",
+    "producer.record.error.total",
+    "producer.txn.commit.time.ns.total",
+    "producer.txn.abort.time.ns.total",
+    "consumer.coordinator.commit.latency.avg",
+    "consumer.coordinator.commit.latency.max",
+    "consumer.fetch.manager.records.lag",
+    "consumer.fetch.manager.records.lag.max",
+)
+"""What the list of clients shows of each."""
+
+
+def listener_of(text: str) -> tuple[str, int]:
+    """HOST:PORT, the host without brackets. Raises CommandUsageError."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise CommandUsageError(f"--metrics {text}: HOST:PORT is the form")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class ClientTelemetry:
+    """Of the brokers whose listeners for metrics these are."""
+
+    def __init__(self, listeners: Sequence[str] = ()) -> None:
+        """Raises CommandUsageError."""
+        self._listeners = {text: listener_of(text) for text in listeners}
+
+    def all(self) -> dict[str, Any]:
+        """Every client, with what `TABLE` says; a broker that doesn't answer is among the problems."""
+        clients: list[dict[str, Any]] = []
+        problems = []
+        count = 0
+        for listener in self._listeners:
+            try:
+                told = self._told(listener, [("name", name) for name in TABLE])
+                clients += [{**each, "listener": listener} for each in told["clients"]]
+                count += int(told["count"])
+            except CommandError as error:
+                problems.append(str(error))
+        return {
+            "listeners": [*self._listeners],
+            "count": count,
+            "clients": sorted(clients, key=lambda each: str(each["client_id"])),
+            "problems": problems,
+        }
+
+    def one(self, client: str, listener: str) -> dict[str, Any]:
+        """A client, with all that it has pushed there. Raises CommandError."""
+        if listener not in self._listeners:
+            raise CommandError(f"{listener} is none of the listeners that --metrics names")
+        for each in self._told(listener, [("client", client)])["clients"]:
+            return {**each, "listener": listener}
+        raise CommandError(f"no client of the id {client} is connected to {listener} any more")
+
+    def _told(self, listener: str, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(*self._listeners[listener], timeout=PATIENCE_S)
+        try:
+            connection.request("GET", f"/clients?{urlencode(query)}", headers={"connection": "close"})
+            answer = connection.getresponse()
+            data = answer.read(MOST_BYTES + 1)
+            if answer.status != 200:
+                raise CommandError(f"{listener} has no list of clients: it answers {answer.status}")
+            if len(data) > MOST_BYTES:
+                raise CommandError(f"{listener} tells of more clients than can be shown")
+            told = json.loads(data)
+            if not isinstance(told, dict) or not {"clients", "count"} <= told.keys():
+                raise CommandError(f"{listener} is no listener for metrics of barnabas'")
+            return told
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise CommandError(
+                f"{listener}, which --metrics names, doesn't answer: {error}", UNREACHABLE
+            ) from None
+        finally:
+            connection.close()
