@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from cli.errors import CommandUsageError
 
-_AGO: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
+_AGO: Final = re.compile(r"(\d{1,30})(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 FORMS: Final = (
     "earliest, latest, an offset (42), the last so many offsets (-10), a time (2026-11-28T12:00), "
@@ -32,9 +32,9 @@ def place(text: str, option: str, now_ms: int) -> Place:
         return Place(word="earliest")
     if text in ("latest", "end"):
         return Place(word="latest")
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d{1,18}", text):
         return Place(offset=int(text))
-    if re.fullmatch(r"-\d+", text):
+    if re.fullmatch(r"-\d{1,30}", text):
         return Place(last=-int(text))
     ago = _AGO.fullmatch(text)
     if ago is not None:

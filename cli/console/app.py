@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import islice
@@ -21,14 +22,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cli.client.offsets import Partition
 from cli.console.guard import COOKIE, HEADERS, Guard
 from cli.console.pieces import document_of_batch, walk
+from cli.console.questions import LARGEST_INT32, WrongQuestionError, number_of, partition_of, text_of
 from cli.console.records import MOST_RECORDS, documents_of, history_of_group, page_of_records
 from cli.console.sections import Sections, as_json
 from cli.console.views import Shown
-from cli.errors import UNREACHABLE, CommandError
+from cli.errors import UNREACHABLE, USAGE, CommandError
 from cli.inspecting.batch_bytes import as_documents, fields_of_batch
 from cli.inspecting.decoding import OFFSETS
 from cli.places import place
 from coordinator.java.maps import partition_of_key
+
+log = logging.getLogger("barnabas.console")
 
 STATIC: Final = Path(__file__).parent / "static"
 TYPES: Final = {
@@ -50,6 +54,8 @@ FIRST_OF_A_LIST: Final = 400
 HEARTBEAT_S: Final = 15.0
 AT_MOST_EVERY_S: Final = 0.05
 GROUP_HISTORY_OFFSETS: Final = 20_000
+
+STATUSES: Final = {UNREACHABLE: 502, USAGE: 400}
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -77,14 +83,14 @@ class Console:
                     "topic": self._topic,
                     "broker": self._broker,
                     "groups": lambda _: self._shown.groups(),
-                    "group": lambda request: self._shown.group(_text(request, "group")),
+                    "group": lambda request: self._shown.group(text_of(request.query_params, "group")),
                     "group-history": self._group_history,
                     "transactions": lambda _: self._shown.transactions(),
                     "explain": lambda request: self._shown.explanation(request.query_params.getlist("topic")),
                     "rights": lambda _: self._shown.rights(),
                     "clients": lambda _: self._shown.clients(),
                     "client": lambda request: self._shown.client(
-                        _text(request, "client"), _text(request, "listener")
+                        text_of(request.query_params, "client"), text_of(request.query_params, "listener")
                     ),
                     "ribbon": self._ribbon,
                     "records": self._records,
@@ -182,13 +188,13 @@ class Console:
         return handle
 
     def _topic(self, request: Request) -> dict[str, Any]:
-        return self._shown.topic(_text(request, "topic"))
+        return self._shown.topic(text_of(request.query_params, "topic"))
 
     def _broker(self, request: Request) -> dict[str, Any]:
-        return self._shown.broker(_number(request, "node"))
+        return self._shown.broker(number_of(request.query_params, "node", most=LARGEST_INT32))
 
     def _group_history(self, request: Request) -> list[dict[str, Any]]:
-        name = _text(request, "group")
+        name = text_of(request.query_params, "group")
         count = self._shown.partitions_of(OFFSETS)
         if not count:
             return []
@@ -197,7 +203,7 @@ class Console:
         return history_of_group(self._shown.piece, partition, name, begin)
 
     def _ribbon(self, request: Request) -> dict[str, Any]:
-        partition = _partition(request)
+        partition = partition_of(request.query_params)
         start = self._begin(request, partition, f"-{RIBBON_OFFSETS}")
         seen = walk(self._shown.piece, partition, start, RIBBON_BATCHES)
         return {
@@ -210,9 +216,9 @@ class Console:
         }
 
     def _records(self, request: Request) -> dict[str, Any]:
-        partition = _partition(request)
+        partition = partition_of(request.query_params)
         start = self._begin(request, partition, "-50")
-        most = _number(request, "most", MOST_RECORDS)
+        most = number_of(request.query_params, "most", MOST_RECORDS)
         committed = request.query_params.get("committed") == "1"
         key = request.query_params.get("key") or None
         return page_of_records(self._shown.piece, partition, start, most, key=key, committed=committed)
@@ -222,8 +228,8 @@ class Console:
         return self._shown.offset_at(partition, place(text, "from", _now_ms()))
 
     def _batch(self, request: Request) -> dict[str, Any]:
-        partition = _partition(request)
-        offset = _number(request, "offset")
+        partition = partition_of(request.query_params)
+        offset = number_of(request.query_params, "offset")
         seen = walk(self._shown.piece, partition, offset, 1)
         if seen.batches and seen.batches[0].fate:  # those behind it say what became of it
             seen = walk(self._shown.piece, partition, offset, RIBBON_BATCHES)
@@ -278,10 +284,13 @@ class _Guarded:
 async def _answered(ask: Callable[[Any], Any], given: Any) -> Response:
     try:
         return Response(as_json(await run_in_threadpool(ask, given)), media_type="application/json")
+    except WrongQuestionError as error:
+        return JSONResponse({"error": str(error)}, 400)
     except CommandError as error:
-        return JSONResponse({"error": str(error)}, 502 if error.status == UNREACHABLE else 409)
-    except (KeyError, TypeError, ValueError) as error:
-        return JSONResponse({"error": f"the question makes no sense: {error}"}, 400)
+        return JSONResponse({"error": str(error)}, STATUSES.get(error.status, 409))
+    except Exception as error:  # a fault of ours
+        log.exception("the console failed")
+        return JSONResponse({"error": f"the console failed: {error!r} (its log says where)"}, 500)
 
 
 async def _body(request: Request) -> dict[str, Any] | None:
@@ -299,21 +308,6 @@ async def _body(request: Request) -> dict[str, Any] | None:
 
 def _event(kind: str, value: object) -> str:
     return f"event: {kind}\ndata: {as_json(value)}\n\n"
-
-
-def _text(request: Request, name: str) -> str:
-    return request.query_params[name]
-
-
-def _number(request: Request, name: str, default: int | None = None) -> int:
-    text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    return int(request.query_params[name])
-
-
-def _partition(request: Request) -> Partition:
-    return _text(request, "topic"), _number(request, "partition")
 
 
 def _now_ms() -> int:

@@ -35,6 +35,7 @@ from cli.client.rights import acls_of, users_of
 from cli.client.transactions import list_transactions
 from cli.configs import BROKER, SETTINGS_COLUMNS, settings_rows
 from cli.console.pieces import Piece
+from cli.console.questions import number_of, partition_of, text_of, texts_of
 from cli.console.telemetry import ClientTelemetry
 from cli.errors import CommandError
 from cli.explaining import explain
@@ -233,18 +234,17 @@ class LiveKafka:
         """A transactional id's transaction, or one that hangs."""
         with self._cluster() as cluster:
             if "id" in asked:
-                found = transaction_to_fence(cluster, str(asked["id"]))
+                found = transaction_to_fence(cluster, text_of(asked, "id"))
                 question = question_of_fencing(found)
                 seen = f"{found.producer_id} {found.producer_epoch} {found.started_ms}"
                 if not execute:
                     return {"question": question, "seen": seen}
                 _must_be_as_seen(asked, seen)
                 return {"done": fence_transaction(cluster, found)}
-            partition = (str(asked["topic"]), int(asked["partition"]))
+            partition = partition_of(asked)
             now_ms = round(time.time() * 1000)
-            one = hanging_to_abort(
-                cluster, partition, int(asked["start_offset"]), now_ms, self.where, force=False
-            )
+            start_offset = number_of(asked, "start_offset")
+            one = hanging_to_abort(cluster, partition, start_offset, now_ms, self.where, force=False)
             seen = f"{one.open.producer_id} {one.open.producer_epoch} {one.verdict}"
             if not execute:
                 return {"question": question_of_aborting(one), "seen": seen}
@@ -254,9 +254,9 @@ class LiveKafka:
     def reset(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
         """The offsets of a group."""
         with self._cluster() as cluster:
-            topics = [str(each) for each in asked.get("topics", [])]
-            to = str(asked["to"]).split()
-            plan = plan_of_reset(cluster, str(asked["group"]), topics, to, all_topics=not topics)
+            topics = texts_of(asked, "topics")
+            to = text_of(asked, "to").split()
+            plan = plan_of_reset(cluster, text_of(asked, "group"), topics, to, all_topics=not topics)
             if not plan.is_there:
                 raise CommandError(f"there is no group {plan.group}")
             rows = plan.rows({})
@@ -273,8 +273,8 @@ class LiveKafka:
 
     def delete_records(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
         """What lies before an offset."""
-        partition = (str(asked["topic"]), int(asked["partition"]))
-        before = int(asked["before"])
+        partition = partition_of(asked)
+        before = number_of(asked, "before")
         name = f"{partition[0]}-{partition[1]}"
         with self._cluster() as cluster:
             start = list_offsets(cluster, {partition: EARLIEST}).get(partition)

@@ -6,6 +6,7 @@ that has a lot to do is asked less. While no page is open nothing is asked.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -33,6 +34,8 @@ from cli.topics import of_each_topic, summed
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol.records.batch import UNREADABLE, read_records, walk_batches
+
+log = logging.getLogger("barnabas.console")
 
 PAUSE_PER_ROUND: Final = 50
 """A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""
@@ -135,6 +138,8 @@ class Asker(threading.Thread):
             problem = str(error)
         except Exception as error:  # a fault of ours: it is shown, and what else there is goes on
             problem = f"the console failed: {error!r}"
+            if problem != self._problems.get(each):
+                log.exception("the console failed")
         if problem:
             pause_s = LOST_S
         self._problems[each] = problem  # another round may go well meanwhile

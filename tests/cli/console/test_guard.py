@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from cli.console.app import _answered
 from cli.console.guard import COOKIE, Guard
 from tests.cli.conftest import ON_OURS_ALONE
 from tests.cli.console.asking import Asking
@@ -99,6 +102,60 @@ def test_a_change_without_the_pages_header_or_with_too_much_is_refused(console: 
     deep = console.request("POST", "/api/reset", b"[" * 60_000, origin=console.address, x_barnabas="1")
     assert deep.status == 400
     assert console.get("/api/reset").status == 404
+
+
+@ON_OURS_ALONE
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("topic", "topic is needed, as a text"),
+        ("broker?node=x", "node is needed, as a number from 0 to 2147483647"),
+        ("ribbon?topic=t", "partition is needed, as a number from 0 to 2147483647"),
+        ("ribbon?topic=t&partition=2147483648", "partition is needed"),
+        ("records?topic=t&partition=0&from=99999999999999999999", "from 99999999999999999999: what it takes"),
+        ("batch?topic=t&partition=0&offset=-1", "offset is needed"),
+        (f"group?group={'g' * 10_001}", "group is too long"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_told_what_is_needed(
+    console: Asking, question: str, said: str
+) -> None:
+    answer = console.get(f"/api/{question}")
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"].startswith(said)
+
+
+@ON_OURS_ALONE
+def test_a_change_that_makes_no_sense_is_told_what_is_needed(console: Asking) -> None:
+    for verb, body, said in (
+        ("abort", {"id": 7}, "id is needed, as a text"),
+        ("abort", {"topic": "t", "partition": True}, "partition is needed"),
+        ("abort", {"topic": "t", "partition": 0}, "start_offset is needed"),
+        ("reset", {"group": "g", "to": "earliest", "topics": "t"}, "topics has to be a list"),
+        ("reset", {"group": "g", "to": "nowhere"}, "--to nowhere: "),
+        ("delete-records", {"topic": "\ud800", "partition": 0}, "topic is too long, or no text"),
+        ("delete-records", {"topic": "t", "partition": 0, "before": "x"}, "before is needed"),
+    ):
+        answer = console.post(verb, body)
+        assert (answer.status, json.loads(answer.body)["error"][: len(said)]) == (400, said), body
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyError("records"), TypeError("no"), ValueError("no"), AttributeError("no")]
+)
+async def test_a_fault_of_the_consoles_own_is_no_wrong_question_and_is_in_its_log(
+    fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(_: object) -> None:
+        raise fault
+
+    answer = await _answered(ask, {})
+    assert answer.status_code == 500
+    assert f"the console failed: {fault!r}" in json.loads(bytes(answer.body))["error"]
+    [logged] = caplog.records
+    assert logged.levelname == "ERROR"
+    assert logged.exc_info is not None
+    assert logged.exc_info[1] is fault
 
 
 def test_a_console_for_other_machines_prints_its_token_and_lets_nobody_in_without_it() -> None:

@@ -95,6 +95,22 @@ async def test_a_topic_that_goes_while_its_log_is_asked_for_ends_no_round(
     assert sections.value("log:payments:0")[1] == sections.value("log:orders:0")[1] == "[0,7,7]"
 
 
+def test_a_fault_of_the_consoles_own_is_shown_and_is_in_its_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def ask(_: object) -> None:
+        raise KeyError("orders")
+
+    sections = Sections()
+    each = Round(0.0, ask, bool)
+    asker = Asker("cluster", {}, sections, [each])
+    for _ in range(3):
+        asker._go(cast("KafkaCluster", None), each)
+    assert json.loads(sections.value("problem:cluster")[1]) == "the console failed: KeyError('orders')"
+    [logged] = caplog.records
+    assert logged.exc_info is not None
+
+
 def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
     """One who may not list groups was told so for as long as it took to ask for the metadata."""
     wrong = {"groups": "you may not", "offsets": "you may not"}
