@@ -1,8 +1,9 @@
-"""The network of a node that is cut off from others for a test: without a word, as where a cable is pulled.
+"""The network of a node that a test cuts off from other nodes: silently, as if somebody had pulled a cable.
 
-Between two nodes each connection is cut by the one that made it: what it sends there is held, what comes from there is
-left where it is, and a new connection comes to nothing. So nothing has to be known of who comes in, and clients are
-never cut off. As over a real network that is whole again, what was held arrives, unless the connection was given up.
+Between two nodes the one that made a connection cuts it: bytes that it sends are held, bytes that come from the other
+node aren't read, and new connections get no answer. So the node needn't know where incoming connections are from, and
+clients are never cut off. As over a real network that is repaired, held bytes arrive, unless the connection was given
+up.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """What is lost between this node and another one: what comes from there, and what goes there. What goes there and
-    isn't lost arrives `delay_s` later."""
+    """How the way to another node is cut: whether bytes from there, or to there, are lost. Bytes to there that aren't
+    lost arrive `delay_s` later."""
 
     incoming: bool
     outgoing: bool
@@ -29,7 +30,7 @@ class Cut(NamedTuple):
 
     @property
     def is_lossy(self) -> bool:
-        """Whether anything is lost."""
+        """True if anything is lost."""
         return self.incoming or self.outgoing
 
 
@@ -39,7 +40,7 @@ _Place = tuple[str, int]  # host and port, as they are connected to
 
 
 class CuttableNetwork:
-    """A `Network` of which ways to others can be cut."""
+    """A `Network` whose ways to other nodes can be cut."""
 
     def __init__(self, network: Network, scheduler: Scheduler) -> None:
         self._network = network
@@ -49,13 +50,14 @@ class CuttableNetwork:
         self._attempts: dict[_Place, set[_Attempt]] = {}
 
     def bind(self, host: str, port: int, backlog: int) -> Bound:
-        """See `Network`. Who comes in is never cut off here."""
+        """See `Network`. Incoming connections are never cut here."""
         return self._network.bind(host, port, backlog)
 
     def connect(
         self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
     ) -> None:
-        """See `Network`. Where either way is cut it fails as late as what nobody answers, or begins once none is."""
+        """See `Network`. If either direction is cut, this fails after the setup timeout, or connects once neither
+        is."""
         place = host, port
         if not self._cut_of(place).is_lossy:
             self._network.connect(host, port, partial(self._way, place, make_protocol), failed)
@@ -71,7 +73,7 @@ class CuttableNetwork:
         attempt.timer = self._scheduler.call_later(CONNECTION_SETUP_TIMEOUT_S, give_up)
 
     def cut(self, cuts: Mapping[_Place, Cut]) -> None:
-        """From now on these are cut, and no others."""
+        """Cut these ways from now on, and no others."""
         self._cuts = cuts
         for place, ways in self._ways.items():
             for way in ways:
@@ -92,7 +94,7 @@ class CuttableNetwork:
 
 
 class _Attempt:
-    """To connect, which comes to nothing for now."""
+    """An attempt to connect that gets no answer for now."""
 
     def __init__(self, make_protocol: MakeProtocol, failed: Callable[[OSError], None]) -> None:
         self.make_protocol = make_protocol
@@ -101,8 +103,8 @@ class _Attempt:
 
 
 class _Way(asyncio.Transport):
-    """A connection of this node's: the transport that its protocol is given. While all is whole, what comes goes to the
-    protocol as without it."""
+    """A connection that this node has made: the transport that its protocol gets. While nothing is cut, incoming bytes
+    go to the protocol directly."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol, cut: Cut, scheduler: Scheduler) -> None:
         super().__init__()
@@ -112,22 +114,22 @@ class _Way(asyncio.Transport):
         self._transport: asyncio.Transport | None = None
         self._to_send: list[bytes] = []
         self._came = bytearray()
-        self._is_aborted = False  # here, and nobody there has heard of it
-        self._lost: list[Exception | None] = []  # there, and nobody here has heard of it
-        self._under_way: deque[bytes] = deque()  # what arrives later
-        self._closes = False  # once they have
+        self._is_aborted = False  # this side has ended it, and the other doesn't know yet
+        self._lost: list[Exception | None] = []  # the other side has ended it, and this one doesn't know yet
+        self._under_way: deque[bytes] = deque()  # delayed bytes
+        self._closes = False  # once the delayed bytes have arrived
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes of it any more."""
+        """True if the connection has ended on both sides."""
         return self._transport is not None and self._transport.is_closing() and not self._lost
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """It stands."""
+        """The connection is made."""
         self._transport = transport
         self._protocol.connection_made(self)
         self._listen()
-        # uvloop begins to read in any case, once it has told that the connection is made
+        # uvloop begins to read in any case, after it has called `connection_made`
         self._scheduler.call_soon(self._listen)
 
     # --- what the protocol does -----------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class _Way(asyncio.Transport):
             self._transport.write(data)
 
     def _arrives(self) -> None:
-        """The first of what is under way: the order stays, whatever was said of the delay meanwhile."""
+        """Send the first delayed bytes. The order stays, even if the delay has changed meanwhile."""
         data = self._under_way.popleft()
         assert self._transport is not None
         if self._cut.outgoing:
@@ -154,7 +156,7 @@ class _Way(asyncio.Transport):
             self._transport.close()
 
     def close(self) -> None:
-        """What was written goes out where it can."""
+        """Close once the written bytes are sent, if they can be."""
         assert self._transport is not None
         if self._cut.outgoing:
             self.abort()
@@ -172,10 +174,10 @@ class _Way(asyncio.Transport):
             self._listen()
             self._scheduler.call_soon(self._protocol.connection_lost, None)
 
-    # --- what becomes of it ---------------------------------------------------------------------------------
+    # --- what the network does ------------------------------------------------------------------------------
 
     def cut(self, cut: Cut) -> None:
-        """From now on it is cut so."""
+        """Cut the connection so from now on."""
         self._cut = cut
         transport = self._transport
         if transport is None:
@@ -189,15 +191,15 @@ class _Way(asyncio.Transport):
                 transport.write(b"".join(to_send))
 
     def came(self, data: bytes) -> None:
-        """Nobody listens for now."""
+        """Keep bytes while the connection is cut."""
         self._came += data
 
     def lost(self, reason: Exception | None) -> None:
-        """It has ended, and nobody listens for now."""
+        """Keep the end of the connection while it is cut."""
         self._lost.append(reason)
 
     def _listen(self) -> None:
-        """To what comes, or to nothing."""
+        """Give incoming bytes to the protocol, or stop reading."""
         transport = self._transport
         assert transport is not None
         is_deaf = self._cut.incoming or self._is_aborted
@@ -211,7 +213,7 @@ class _Way(asyncio.Transport):
                 transport.resume_reading()
 
     def _hear(self) -> None:
-        """What has come meanwhile."""
+        """Give the protocol what has come meanwhile."""
         came, self._came = memoryview(self._came), bytearray()
         while came:
             room = memoryview(self._protocol.get_buffer(len(came)))
@@ -225,17 +227,17 @@ class _Way(asyncio.Transport):
 
 
 class _Entrance(asyncio.BufferedProtocol):
-    """Of a connection that is being made."""
+    """The protocol of a connection that is being made."""
 
     def __init__(self, way: _Way) -> None:
         self._way = way
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._way.begin(cast("asyncio.Transport", transport))  # uvloop's is none by its class
+        self._way.begin(cast("asyncio.Transport", transport))  # uvloop's doesn't derive from it
 
 
 class _Deaf(asyncio.Protocol):
-    """Of a connection by which nothing comes."""
+    """The protocol of a connection whose incoming bytes are cut."""
 
     def __init__(self, way: _Way) -> None:
         self._way = way

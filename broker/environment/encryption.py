@@ -1,4 +1,4 @@
-"""What encryption needs of the machine beside connections: files for keys, and sockets for last words."""
+"""The parts of the machine that encryption needs beside connections: files for keys, and sockets for a last alert."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import socket
 from collections.abc import Iterator
 
-_LARGEST_FILE = 16 * 1024 * 1024  # of keys or certificates: those that a machine trusts have 300 KB
+_LARGEST_FILE = 16 * 1024 * 1024  # of keys or certificates; all that a machine trusts have 300 KB
 
 
 @contextlib.contextmanager
 def file_of(text: str) -> Iterator[str]:
-    """A file with this in it, since OpenSSL reads keys from files alone: in memory, where the system has that."""
+    """A file with this text, since OpenSSL reads keys only from files. It is in memory if the system has such files."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("keys", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:
@@ -21,16 +21,16 @@ def file_of(text: str) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{descriptor}"
         return
-    import tempfile  # here, where it is needed
+    import tempfile  # imported only where it is needed
 
-    with tempfile.NamedTemporaryFile() as named:  # nobody else may read it
+    with tempfile.NamedTemporaryFile() as named:  # other users can't read it
         named.write(text.encode("latin-1"))
         named.flush()
         yield named.name
 
 
 def content_of(path: str) -> bytes:
-    """Of a file with keys or certificates. Raises OSError, ValueError."""
+    """The content of a file with keys or certificates. Raises OSError; ValueError if it is too large."""
     with open(path, "rb") as file:
         content = file.read(_LARGEST_FILE + 1)
     if len(content) > _LARGEST_FILE:
@@ -39,12 +39,12 @@ def content_of(path: str) -> bytes:
 
 
 def is_file(path: str) -> bool:
-    """And not one of which each reading waits for somebody who writes."""
+    """True if it is a regular file. Reading a pipe would block until something writes to it."""
     return os.path.isfile(path)
 
 
 def modified_ns(path: str) -> int | None:
-    """When a file was written; None where that can't be said."""
+    """When a file was last written, in ns; None if that isn't known."""
     try:
         return os.stat(path).st_mtime_ns
     except (OSError, ValueError):
@@ -52,8 +52,8 @@ def modified_ns(path: str) -> int | None:
 
 
 def last_words(transport: asyncio.BaseTransport, said: bytes) -> socket.socket | None:
-    """The connection's socket, which has these bytes and its end to send, held open over the end of the transport: a
-    socket that is closed with unread bytes drops what it has yet to send. None where nothing can be said."""
+    """Send these bytes and the end of the connection. Returns its socket, held open beyond the end of the transport: a
+    socket that is closed with unread bytes drops the bytes that it has yet to send. None if nothing can be sent."""
     known = transport.get_extra_info("socket")
     if known is None:
         return None

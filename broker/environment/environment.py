@@ -22,7 +22,7 @@ from storage.files import Files
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All that a node is given of the world."""
+    """All that a node gets from the world around it."""
 
     clock: Clock
     scheduler: Scheduler
@@ -32,13 +32,13 @@ class Environment:
     network: Network
     names: Names
     workers: Workers | None = None
-    """Processes beside the broker; None where all is done in this one."""
+    """Processes beside the broker; None if this process does all the work."""
     computing: Computing = field(default_factory=ComputingAtOnce)
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None, files: Files | None = None) -> Environment:
-        """The machine's own, on the loop that runs; a test may put in a clock that it moves, and files that
-        it makes fail, and which no other process has."""
+        """This machine's environment, on the running loop. A test may pass a clock that it moves, and files that it
+        makes fail, which no other process can see."""
         scheduler = LoopScheduler()
         return cls(
             clock=clock or SystemClock(),
@@ -53,6 +53,6 @@ class Environment:
         )
 
     def with_threads_of(self, scheduler: OnLoop) -> Environment:
-        """For a node whose delays go by this scheduler, or for the next node in this process: a node that ends stops
-        its threads for good."""
+        """This environment with new threads, for a node with this scheduler, or for the next node in this process: a
+        node that ends stops its threads for good."""
         return replace(self, background=BackgroundThreads(scheduler), computing=ComputingThreads(scheduler))

@@ -1,7 +1,7 @@
-"""Time that a test moves: the machine's, and so much more. It may stand still, too.
+"""Time that a test moves: the machine's time plus an offset. It can stand still, too.
 
-It is clock and scheduler at once, so that what is due and what the time is never disagree. To go an hour on it goes
-from one deadline to the next: whatever a timer brings about happens, and sets its own timers, before the next is due.
+It is clock and scheduler at once, so that the time and the timers never disagree. To advance by an hour it goes from
+one deadline to the next: the effects of a timer happen, and set their own timers, before the next one is due.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from broker.environment.scheduler import LoopScheduler, Scheduled, SystemClock
 from protocol.waiting import Later
 
 MOST_STEPS = 20_000
-"""Deadlines that one advance stops at. What is farther on is jumped to: a timer that comes each second has come 20,000
-times by then, and comes once more."""
+"""Deadlines at which one advance stops; then it jumps to the end. A timer that fires each second has fired 20,000 times
+by then, and fires once more."""
 
 _TURNS_BETWEEN = 3
-"""Of the loop, for what a timer has brought about."""
+"""Turns of the loop between two deadlines, for the effects of a timer."""
 
 
 def _sum(way: Callable[[], Any], more: Any) -> Any:
@@ -28,7 +28,7 @@ def _sum(way: Callable[[], Any], more: Any) -> Any:
 
 
 class _Timer:
-    """One that isn't due yet, or was cancelled."""
+    """A timer that isn't due yet, or was cancelled."""
 
     __slots__ = ("_time", "args", "callback", "deadline_s", "handle")
 
@@ -45,15 +45,15 @@ class _Timer:
         self._time.forget(self)
 
     def disarm(self) -> None:
-        """The loop doesn't call it: it is over, or the time stands."""
+        """Keep the loop from calling it: it is over, or the time stands still."""
         if self.handle is not None:
             self.handle.cancel()
             self.handle = None
 
 
 class _Switched:
-    """A call of whatever function is there at the moment, through iterators of C: who has bound `call` once pays for no
-    frame of ours, and goes by the next function all the same."""
+    """A call that can be switched to another function, by C iterators: code that has bound `call` once pays for no
+    Python frame, and still calls the latest function."""
 
     __slots__ = ("_functions", "call")
 
@@ -63,13 +63,12 @@ class _Switched:
         self.call: Callable[[], Any] = map(operator.call, which).__next__
 
     def to(self, function: Callable[[], Any]) -> None:
-        """It calls this one from now on."""
+        """Call this function from now on."""
         self._functions[0] = function
 
 
 class MovableTime(SystemClock):
-    """A `Clock` and a `Scheduler`, on the loop that runs. As long as nobody moves it, it costs what the machine's
-    does."""
+    """A `Clock` and a `Scheduler`, on the running loop. Until a test moves it, it costs no more than the machine's."""
 
     __slots__ = (
         "_loop",
@@ -86,7 +85,7 @@ class MovableTime(SystemClock):
     def __init__(self) -> None:
         self._loop = LoopScheduler()
         self._more_ns = 0
-        self._stands_at: tuple[float, float, int] | None = None  # loop's, monotonic, wall time: the machine's
+        self._stands_at: tuple[float, float, int] | None = None  # the machine's loop, monotonic and wall time
         self._timers: dict[_Timer, None] = {}
         self._switched = tuple(map(_Switched, self._of_the_machine()))
         self.time: Callable[[], float]
@@ -99,7 +98,7 @@ class MovableTime(SystemClock):
         return self._loop.time, time.monotonic, time.time_ns
 
     def _switch(self) -> None:
-        """Behind each change of how the time goes."""
+        """Switch the clocks, after each change of how the time runs."""
         stands_at, more_ns = self._stands_at, self._more_ns
         ways = self._of_the_machine()
         if stands_at is not None:
@@ -113,7 +112,7 @@ class MovableTime(SystemClock):
     # --- timers ---------------------------------------------------------------------------------------------
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        """Once so much time is over, by itself or because it was moved."""
+        """Call back once so much time has passed, by itself or because a test has moved it."""
         timer = _Timer(self, self.time() + delay_s, callback, args)
         self._timers[timer] = None
         self._arm(timer)
@@ -129,7 +128,7 @@ class MovableTime(SystemClock):
             timer.callback(*timer.args)
 
     def forget(self, timer: _Timer) -> None:
-        """It was cancelled, or is due."""
+        """Forget a timer that was cancelled or is due."""
         self._timers.pop(timer, None)
         timer.disarm()
 
@@ -142,11 +141,11 @@ class MovableTime(SystemClock):
 
     @property
     def stands(self) -> bool:
-        """It moves only where somebody moves it."""
+        """True if the time moves only when a test moves it."""
         return self._stands_at is not None
 
     def freeze(self) -> None:
-        """It stands still from now on, and nothing comes due by itself."""
+        """Stop the time. Nothing comes due by itself from now on."""
         if self._stands_at is None:
             self._stands_at = self._loop.time(), time.monotonic(), time.time_ns()
             self._switch()
@@ -154,7 +153,7 @@ class MovableTime(SystemClock):
                 timer.disarm()
 
     def run(self) -> None:
-        """It goes on from where it stands."""
+        """Let the time run on from where it stands."""
         if self._stands_at is not None:
             self._more_ns -= time.time_ns() - self._stands_at[2]
             self._stands_at = None
@@ -162,23 +161,23 @@ class MovableTime(SystemClock):
             self._arm_all()
 
     def reset(self) -> None:
-        """It is the machine's again. To be called where no node runs."""
+        """Return to the machine's time. Call this only while no node runs."""
         self._stands_at = None
         self._more_ns = 0
         self._switch()
         self._arm_all()
 
     def advance(self, by_ns: int, then: Callable[[], None]) -> None:
-        """So much later `then` is called, and all that was due on the way has come."""
+        """Move the time on, and call `then` once all timers on the way have fired."""
         self._go(self.time() + by_ns / 1e9, then, 0)
 
     def next_s(self) -> float | None:
-        """How long it is to the next deadline; None where nothing waits for any."""
+        """The seconds until the next deadline; None if there is no timer."""
         due_s = min((timer.deadline_s for timer in self._timers), default=None)
         return None if due_s is None else max(due_s - self.time(), 0.0)
 
     def moved(self, by_ns: int) -> Later[None]:
-        """As `advance`: answered once it is so much later."""
+        """As `advance`. The Later replies once the time has moved."""
         over: Later[None] = Later()
         self.advance(by_ns, lambda: over.reply(None))
         return over

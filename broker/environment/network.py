@@ -1,5 +1,5 @@
-"""How clients reach a node, and it reaches other nodes: each connection is served by a protocol of asyncio. And names
-of hosts: a limit may be set by a name, and holds for its address.
+"""The network, by which clients reach a node, and the node reaches other nodes: an asyncio protocol serves each
+connection. And names of hosts: a limit that is set for a name holds for its address.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Names(Protocol):
-    """Who has a name. An address in its brackets is that address; no name at all is this machine."""
+    """Looks up host names. An address may be in brackets; an empty name means this machine."""
 
     def address_of(self, host: str) -> str | None:
-        """The address of a host name or address, of IPv4 where it has one; None where it can't be resolved.
+        """The address of a host name or address, the IPv4 address if there is one. None if it can't be resolved.
 
-        It waits for the name service, where one is asked, and may be called in any thread. Source: Java's
-        `InetAddress.getByName`, by which Kafka looks up whom a limit is for.
+        This blocks if the name service has to be asked, and may be called in any thread. Source: Java's
+        `InetAddress.getByName`, by which Kafka looks up the host of a limit.
         """
         ...
 
     def address_at_once(self, host: str) -> str | None:
-        """As `address_of`, of what is an address itself, or can't be a name; raises LookupError where the name service
-        has to be asked."""
+        """As `address_of`, for addresses and for names that can't exist. Raises LookupError if the name service has to
+        be asked."""
         ...
 
 
 class SystemNames:
-    """The machine's own."""
+    """The machine's names."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class SystemNames:
 
 
 def plain_host(host: str) -> str:
-    """An address of IPv6 may stand in brackets, and no name at all is this machine."""
+    """The host without the brackets of an IPv6 address. An empty name means this machine."""
     if not host:
         return _LOOPBACK
     return host[1:-1] if host.startswith("[") and host.endswith("]") and ":" in host else host
@@ -62,9 +62,9 @@ def _found(host: str, flags: int) -> str | None:
         found = socket.getaddrinfo(plain_host(host), None, type=socket.SOCK_STREAM, flags=flags)
     except socket.gaierror as error:
         if flags and error.errno == socket.EAI_NONAME:
-            raise LookupError from None  # no address, but it may be a name
+            raise LookupError from None  # it isn't an address, but may be a name
         return None
-    except (OSError, ValueError):  # a name can be such that the name service isn't even asked
+    except (OSError, ValueError):  # for some invalid names the name service isn't even asked
         return None
     found.sort(key=lambda info: info[0] != socket.AF_INET)
     return str(found[0][4][0])
@@ -84,9 +84,9 @@ CONNECTION_SETUP_TIMEOUT_S = 10.0
 
 @contextmanager
 def asking_for(what: str) -> Iterator[None]:
-    """A start has to wait for the name service: where that takes long, it says so."""
+    """Log that the start waits for the name service, if that takes long."""
     timer = threading.Timer(
-        TOLD_AFTER_S, log.warning, ("the start waits for the name service, which is asked for %s", what)
+        TOLD_AFTER_S, log.warning, ("the start waits for the name service to look up %s", what)
     )
     timer.daemon = True
     timer.start()
@@ -97,56 +97,57 @@ def asking_for(what: str) -> Iterator[None]:
 
 
 class Bound(Protocol):
-    """An address that is ours. Who connects waits until it is served, or is refused meanwhile."""
+    """A bound address. Connections to it wait until they are served, unless they are refused."""
 
     port: int
-    """The one that was asked for, or for 0 the one that was found."""
+    """The requested port, or for 0 the port that was found."""
 
     def refuse(self) -> None:
-        """Who connects is refused until `listen`, or who waits. Raises OSError."""
+        """Refuse waiting and new connections until `listen`. Raises OSError."""
         ...
 
     def listen(self) -> None:
-        """Who connects waits again. Raises OSError: while nobody listened another could take the address."""
+        """Let connections wait again. Raises OSError: another process could take the address meanwhile."""
         ...
 
     async def serve(self, make_protocol: MakeProtocol) -> None:
-        """Each connection, from now on and of those that wait, gets a protocol of its own."""
+        """Serve waiting and new connections, each with a protocol of its own."""
         ...
 
     def close(self) -> None:
-        """Nobody else comes in; who is connected stays."""
+        """Accept no more connections. Present ones stay."""
         ...
 
 
 class Network(Protocol):
-    """Where addresses are to be had."""
+    """Binds addresses, and connects to them."""
 
     def bind(self, host: str, port: int, backlog: int) -> Bound:
-        """Raises OSError where the address isn't to be had. An empty host stands for every interface."""
+        """Bind an address. Raises OSError if that isn't possible. An empty host means all interfaces."""
         ...
 
     def connect(
         self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
     ) -> None:
-        """In a later turn the protocol is connected, or `failed` told why not."""
+        """Connect. In a later turn the protocol is connected, or `failed` gets the error."""
         ...
 
 
 class SocketNetwork:
-    """The machine's own."""
+    """The machine's network."""
 
     __slots__ = ()
 
     def bind(self, host: str, port: int, backlog: int) -> Bound:
-        """Binding alone doesn't tell that the port is another's: with SO_REUSEADDR both can, until one listens."""
+        """This also listens. Binding alone doesn't show that another process has the port: with SO_REUSEADDR both can
+        bind it, until one listens."""
         infos = _addresses_of(host, port)
         sockets: list[socket.socket] = []
         try:
             for family, _, _, _, address in infos:
                 if port and sockets:
                     address = (address[0], port, *address[2:])
-                # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
+                # "::" means all interfaces, those of IPv4 as well; otherwise each address has its own socket.
                 bound = _bound_socket(family, address, is_v6_alone=host != "::")
                 sockets.append(bound)
                 bound.listen(backlog)
@@ -160,13 +161,13 @@ class SocketNetwork:
     def connect(
         self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
     ) -> None:
-        """A name is looked up beside the loop, and each of its addresses tried."""
+        """Look a name up beside the loop, and try each of its addresses."""
         connecting = asyncio.ensure_future(_connected(host, port, make_protocol, failed))
         _CONNECTING.add(connecting)
         connecting.add_done_callback(_CONNECTING.discard)
 
 
-_CONNECTING: set[asyncio.Future[None]] = set()  # which the loop itself holds weakly
+_CONNECTING: set[asyncio.Future[None]] = set()  # keeps them alive: the loop has only weak references
 
 
 async def _connected(
@@ -176,17 +177,17 @@ async def _connected(
     try:
         async with asyncio.timeout(CONNECTION_SETUP_TIMEOUT_S) as limit:
             await loop.create_connection(lambda: _UntilConnected(make_protocol(), limit), host, port)
-    except OSError as error:  # a timeout is one
+    except OSError as error:  # timeouts are OSErrors, too
         failed(error)
-    except ValueError as error:  # a name that can't be one
+    except ValueError as error:  # an invalid name
         failed(OSError(f"{host!r}: {error}"))
 
 
 class _UntilConnected(asyncio.BufferedProtocol):
-    """In the place of a protocol until it is connected: then the attempt has come to something, and no time ends it.
+    """Takes the place of a protocol until it is connected. Then the attempt has succeeded, and no timeout ends it.
 
-    A connection that was given up in the very turn in which it was made uvloop closed without a word to its protocol,
-    which was connected by then; and of such a transport `is_closing` says no.
+    If a connection is given up in the very turn in which it is made, uvloop closes it without telling its protocol,
+    which is connected by then. `is_closing` of such a transport returns False.
     """
 
     def __init__(self, protocol: asyncio.BufferedProtocol, limit: asyncio.Timeout) -> None:
@@ -194,10 +195,10 @@ class _UntilConnected(asyncio.BufferedProtocol):
         self._limit = limit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        made = cast("asyncio.Transport", transport)  # uvloop's doesn't derive from it
         try:
             self._limit.reschedule(None)
-        except RuntimeError:  # its time is over already, and `failed` will be told
+        except RuntimeError:  # its time is over already, and `failed` will be called
             made.abort()
             return
         made.set_protocol(self._protocol)
@@ -205,7 +206,7 @@ class _UntilConnected(asyncio.BufferedProtocol):
 
 
 def _addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
-    """As `getaddrinfo` finds them, which asks the name service where the host is a name."""
+    """The addresses that `getaddrinfo` finds. It asks the name service if the host is a name."""
     try:
         return _asked(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -232,7 +233,7 @@ def _bound_socket(family: int, address: Any, *, is_v6_alone: bool) -> socket.soc
 
 
 class _Sockets:
-    """One socket for each address that the host has."""
+    """One socket for each address of the host."""
 
     def __init__(self, sockets: list[socket.socket], port: int, backlog: int) -> None:
         self.port = port
@@ -241,8 +242,8 @@ class _Sockets:
         self._servers: list[asyncio.Server] = []
 
     def refuse(self) -> None:
-        # A socket doesn't stop listening but by its end. One that is bound alone keeps the system from giving the port
-        # to others, but not from letting them ask for it.
+        # A socket stops listening only when it is closed. A bound socket that doesn't listen keeps the system from
+        # giving the port away by itself, but another process can still ask for it.
         for place, listening in enumerate(self._sockets):
             family, address = listening.family, listening.getsockname()
             is_v6_alone = family == socket.AF_INET6 and bool(
@@ -258,7 +259,7 @@ class _Sockets:
     async def serve(self, make_protocol: MakeProtocol) -> None:
         loop = asyncio.get_running_loop()
         while self._sockets:
-            # the backlog again, since asyncio listens anew
+            # the backlog is given again, since asyncio calls listen() again
             server = await loop.create_server(make_protocol, sock=self._sockets[0], backlog=self._backlog)
             self._servers.append(server)
             del self._sockets[0]

@@ -1,10 +1,10 @@
-"""Time and chance as a node has them: what time it is (`Clock`), when things happen (`Scheduler`), who takes too much
-time (`Watchdog`), the coordinators' timers, and what is drawn (`Chance`).
+"""Time and chance of a node: the time (`Clock`), callbacks (`Scheduler`), a log of what takes too much time
+(`Watchdog`), the coordinators' timers, and random numbers (`Chance`).
 
-All are ports, so that a test can move time. The scheduler is one rather than the loop itself, so that several nodes
-of one process each learn of their own failures, and so that a test may drop all that a node still had to do, as a
-killed process does. Everything below the broker gets the clock as an argument. What a thread beside the loop has
-computed is no matter of any clock: `threads` counts the processor's time.
+All are ports, so that a test can move time. A scheduler, rather than the loop itself, lets several nodes in one process
+each hear of their own failures, and lets a test drop all pending work of a node, as a killed process does. Everything
+below the broker gets the clock as an argument. No clock here measures computations in threads beside the loop:
+`threads` counts the processor's time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from protocol.errors import stops_the_broker
 from protocol.waiting import Later
 from protocol.wire.primitives import uuid_to_text
 
-# --- Timers by key, as a queue that somebody else's clock moves on --------------------------------------------
+# --- Timers by key, in a queue that any clock can drive -------------------------------------------------------
 #
-# A group's members push their session timers back all the time: that only writes the new deadline into the
-# timer, and the queue looks again when the old one comes up.
+# A group's members put off their session timers all the time. That only writes the new deadline into the timer;
+# the queue looks at it when the old deadline comes.
 
 FORGOTTEN_BEFORE_SWEEP = 256
 
@@ -38,7 +38,7 @@ class _Timer:
 
     def __init__(self, deadline_ms: int, callback: Callable[[], None]) -> None:
         self.deadline_ms = deadline_ms
-        self.queued_ms = deadline_ms  # where in the queue it stands, never after its deadline
+        self.queued_ms = deadline_ms  # its place in the queue, never after its deadline
         self.callback: Callable[[], None] | None = callback
 
 
@@ -56,9 +56,9 @@ class TimerQueue:
         return len(self._timers)
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> bool:
-        """Call back after the delay, in milliseconds; a timer of the same key is replaced.
+        """Call back after the delay, in milliseconds. This replaces a timer with the same key.
 
-        Whether `next_ms` may be another one now: a timer that is put off stays where it stands in the queue.
+        Returns True if `next_ms` may have changed: a timer that is put off keeps its place in the queue.
         """
         deadline_ms = self._now_ms() + delay_ms
         timer = self._timers.get(key)
@@ -83,7 +83,7 @@ class TimerQueue:
 
     @property
     def next_ms(self) -> int | None:
-        """When to look again: the next timer isn't due before. None where there is none."""
+        """When to look again: the next timer isn't due before. None if there is no timer."""
         queue = self._queue
         while queue and queue[0][3].callback is None:
             heapq.heappop(queue)
@@ -91,10 +91,10 @@ class TimerQueue:
         return queue[0][0] if queue else None
 
     def fire_due(self, is_over: Callable[[], bool] = _never) -> None:
-        """Call back whatever is due, as long as the turn isn't over; an exception leaves the rest for later.
+        """Call back all due timers until the turn is over. After an exception the rest is left for later.
 
-        What is scheduled meanwhile waits for the next call, even if it is due at once: timers that bring each other
-        about would keep everybody else waiting.
+        Timers that are scheduled meanwhile wait for the next call, even if they are due at once: otherwise timers that
+        set each other could hold up the loop.
         """
         last = self._sequence
         while (next_ms := self.next_ms) is not None and next_ms <= self._now_ms():
@@ -107,7 +107,7 @@ class TimerQueue:
                 self._push(key, timer)
                 continue
             del self._timers[key]
-            assert timer.callback is not None  # `next_ms` has dropped those that were cancelled
+            assert timer.callback is not None  # `next_ms` has dropped cancelled timers
             timer.callback()
             if is_over():
                 return
@@ -132,14 +132,14 @@ log = logging.getLogger("barnabas.coordination")
 
 
 class Clock(Protocol):
-    """Wall time for what records say, monotonic time for how long something took."""
+    """Wall time for records, monotonic time for durations."""
 
     def now_ms(self) -> int:
         """Wall-clock time, milliseconds since the epoch."""
         ...
 
     def time_ns(self) -> int:
-        """The same in nanoseconds, without a call of ours around it."""
+        """Wall-clock time in nanoseconds, without a Python call around the system's function."""
         ...
 
     def monotonic_s(self) -> float:
@@ -153,7 +153,8 @@ class SystemClock:
     __slots__ = ("monotonic_s", "time_ns")
 
     def __init__(self) -> None:
-        # The function itself: a request asks twice and more, and a call of ours around it costs more than the clock.
+        # The function itself: each request calls it at least twice, and a Python call around it costs more than it
+        # does.
         self.monotonic_s = time.monotonic
         self.time_ns = time.time_ns
 
@@ -162,15 +163,15 @@ class SystemClock:
 
 
 def processor_time_s() -> float:
-    """How long the processor has worked for this thread. It decides nothing: metrics tell of it."""
+    """How long the processor has worked for this thread. Only metrics use it."""
     return time.thread_time()
 
 
-# --- Chance, in the forms in which Kafka has it -------------------------------------------------------------
+# --- Chance, in the forms that Kafka uses -------------------------------------------------------------------
 
 
 class Chance:
-    """Draws from one source of random bytes: the machine's, or a test's that begins with a seed."""
+    """Draws from one source of random bytes: the machine's, or that of a test with a seed."""
 
     __slots__ = ("token_bytes",)
 
@@ -183,25 +184,25 @@ class Chance:
         return self.token_bytes(size).hex()
 
     def folder_name(self) -> str:
-        """32 hex digits: what a folder is told apart by that is moved, deleted or set aside."""
+        """32 hex digits that make the name of a moved, deleted or set-aside folder unique."""
         return self.token_hex(16)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
-        """From `start` to below `stop`; from 0 to below `start` where only that is given. As `random.randrange`."""
+        """A number from `start` to below `stop`, or from 0 to below `start` if that is alone. As `random.randrange`."""
         low, count = (0, start) if stop is None else (start, stop - start)
         if count <= 0:
             raise ValueError(f"nothing to draw from: {start}, {stop}")
         bits = (count - 1).bit_length()
         size = (bits + 7) // 8
         while True:
-            # what lies above is drawn again rather than folded in: all are as likely
+            # numbers above are drawn again rather than folded in, so that all are equally likely
             drawn = int.from_bytes(self.token_bytes(size), "big") >> (size * 8 - bits)
             if drawn < count:
                 return low + drawn
 
     def uuid(self) -> bytes:
-        """16 bytes of version 4 whose text begins with no dash, since tools would take it for an option
-        (Kafka: `Uuid.randomUuid`)."""
+        """A UUID of version 4, 16 bytes, whose text doesn't begin with a dash, since tools would take that for an
+        option (Kafka: `Uuid.randomUuid`)."""
         while True:
             drawn = bytearray(self.token_bytes(16))
             drawn[6] = drawn[6] & 0x0F | 0x40
@@ -215,47 +216,47 @@ class Chance:
 
 
 class Scheduled(Protocol):
-    """A callback that is to come."""
+    """A callback that is scheduled."""
 
     def cancel(self) -> None: ...
 
 
 TaskFailed = Callable[[BaseException, bool], None]
-"""Told of an exception that nobody caught, and whether a callback of ours ended with it. Connections that break off,
-and requests whose client has gone, come here too."""
+"""Called with an exception that nothing caught, and whether it ended a callback of the broker. Errors of broken
+connections, and of requests whose client has gone, come here, too."""
 
 
 class Scheduler(Protocol):
-    """Callbacks in the order of their time. Whoever calls often binds the method once."""
+    """Callbacks in the order of their time. Code that calls a method often binds it once."""
 
     def time(self) -> float:
-        """Seconds on the clock that delays are counted by; it never goes back."""
+        """Seconds on the clock of the delays. It never goes back."""
         ...
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        """Not within this call, and before any timer."""
+        """Call back after this call, and before any timer."""
         ...
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled: ...
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
-        """Who is told from now on; the call that is returned ends it."""
+        """Report failures to `failed` from now on. Calling the returned function ends that."""
         ...
 
 
 class OnLoop(Scheduler, Protocol):
-    """One of a loop, for threads that tell it something."""
+    """The scheduler of a loop, as threads use it to call back."""
 
     def guard(self, callback: Callable[..., object], /, *args: Any) -> None:
-        """Call it, for the loop: its failure is told as that of a timer."""
+        """Call back for the loop. A failure is reported like that of a timer."""
         ...
 
 
 class LoopScheduler:
-    """The loop that runs where this is made.
+    """The scheduler of the loop that runs where this is made.
 
-    What a callback fails with is told to the node that it is of, whoever else has the loop. What comes to the loop by
-    other ways, a transport's or a task's, is told to every node: each of them would rather stop than go on wrongly.
+    A failed callback is reported to its own node, even if other nodes share the loop. Other failures, of transports or
+    tasks, are reported to every node: each would rather stop than go on wrongly.
     """
 
     __slots__ = ("_failed", "_loop", "time")
@@ -272,7 +273,7 @@ class LoopScheduler:
         return self._loop.call_later(delay_s, self.guard, callback, *args)
 
     def guard(self, callback: Callable[..., object], /, *args: Any) -> None:
-        """Call it, for the loop: its failure is told here. Where nobody is told, it is raised."""
+        """Call back for the loop. A failure is reported, or raised if there is nobody to report it to."""
         try:
             callback(*args)
         except (KeyboardInterrupt, SystemExit):
@@ -283,7 +284,7 @@ class LoopScheduler:
             _tell(self._loop, {"message": f"{callback!r} failed", "exception": error}, [self._failed], True)
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
-        """The loop goes on as well with what it does of itself: logging them."""
+        """See `Scheduler`. The loop still logs failures by itself."""
         of_loop = self._loop.get_exception_handler()
         if not isinstance(of_loop, _OfLoop):
             of_loop = _OfLoop(of_loop)
@@ -301,7 +302,7 @@ class LoopScheduler:
 
 
 class _OfLoop:
-    """A loop's exception handler while there are nodes on it."""
+    """The exception handler of a loop while there are nodes on it."""
 
     def __init__(self, previous: Any) -> None:
         self.previous = previous
@@ -314,7 +315,7 @@ class _OfLoop:
 def _tell(
     loop: asyncio.AbstractEventLoop, context: dict[str, Any], told: Sequence[TaskFailed], of_a_callback: bool
 ) -> None:
-    """`context` as of a loop's exception handler. It is logged, too."""
+    """Log and report an exception. `context` is that of a loop's exception handler."""
     loop.default_exception_handler(context)
     error = context.get("exception")
     if error is not None and not isinstance(error, asyncio.CancelledError):
@@ -322,18 +323,18 @@ def _tell(
             failed(error, of_a_callback)
 
 
-# --- What a coroutine of the node's own waits for, when it is nobody's answer ---------------------------------
+# --- Waits of the node's own coroutines, which answer no request ------------------------------------------------
 
 
 def passed(scheduler: Scheduler, delay_s: float) -> Later[None]:
-    """Once so much time has passed. Whoever gives it up abandons it."""
+    """A Later that replies once so much time has passed. Abandoning it cancels the timer."""
     over: Later[None] = Later()
     over.on_abandon = scheduler.call_later(delay_s, over.reply, None).cancel
     return over
 
 
 class Waker:
-    """One coroutine waits until a while is over, or somebody wakes it."""
+    """Lets one coroutine wait for a while, or until it is woken."""
 
     __slots__ = ("_over", "_scheduler", "_timer")
 
@@ -343,7 +344,7 @@ class Waker:
         self._timer: Scheduled | None = None
 
     async def wait(self, delay_s: float | None) -> None:
-        """None: until it is woken."""
+        """Wait for `delay_s`; None means until it is woken."""
         over: Later[None] = Later()
         self._over = over
         if delay_s is not None:
@@ -351,20 +352,20 @@ class Waker:
         await over
 
     async def turn(self) -> None:
-        """Others are served."""
+        """Let others be served."""
         over: Later[None] = Later()
         self._over = over
         self._timer = self._scheduler.call_soon(self._due)
         await over
 
     def wake(self) -> None:
-        """Who waits goes on in this call."""
+        """Have the waiting coroutine go on, within this call."""
         over = self._take()
         if over is not None:
             over.reply(None)
 
     def stop(self) -> None:
-        """Who waits doesn't go on any more."""
+        """End the waiting coroutine."""
         over = self._take()
         if over is not None:
             over.abandon()
@@ -381,29 +382,29 @@ class Waker:
         return over
 
 
-# --- Who holds the loop for long is logged, since everybody else waits meanwhile ----------------------------
+# --- A log of work that holds the loop for long, since everything else waits meanwhile ----------------------
 #
 #     Produce v9 of 127.0.0.1:40118 client rdkafka held up everybody for 81 ms
 #
-# What comes often is told once in a while, with how often it came.
+# Frequent kinds of work are logged once in a while, with a count.
 
 
 LONGEST_HOLD_S = 0.05
-"""Of the loop, in one turn: who takes longer is logged."""
+"""Work that holds the loop for longer in one turn is logged."""
 
 TURN_S = 0.01
-"""From here on a turn ends where there is more to do, and others are served first."""
+"""How long a turn may take. Then others are served first, even if there is more to do."""
 
 IN_A_ROW_S = 0.002
-"""For so long requests of one connection are served one behind the other, and batches of one Produce appended, before
-others are let in; of one that is alone with its listener, for `TURN_S`."""
+"""How long requests of one connection are served in a row, and batches of one Produce appended, before others get their
+turn. A connection that is alone at its listener gets `TURN_S`."""
 
 QUIET_S = 10.0
-"""Between two lines about the same kind of work."""
+"""The time between two lines about the same kind of work."""
 
 
 class _Told(NamedTuple):
-    """What was said of a kind of work, and what wasn't since."""
+    """The last line about a kind of work, and what hasn't been logged since."""
 
     told_s: float
     unsaid: int = 0
@@ -411,14 +412,14 @@ class _Told(NamedTuple):
 
 
 class Watchdog:
-    """Told of what took long. The kinds of work are few (APIs, timers), and so are the lines."""
+    """Logs work that took long. There are few kinds of work (APIs, timers), so there are few lines."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self.monotonic_s = monotonic_s
         self._told: dict[str, _Told] = {}
 
     def held(self, kind: str, who: object, took_s: float) -> None:
-        """The loop was held for longer than `LONGEST_HOLD_S`. `who` is part of the text alone."""
+        """Log that work held the loop for longer than `LONGEST_HOLD_S`. `who` is only part of the text."""
         now_s = self.monotonic_s()
         told = self._told.get(kind)
         if told is not None and now_s - told.told_s < QUIET_S:
@@ -428,7 +429,9 @@ class Watchdog:
         self._told[kind] = _Told(now_s)
         before = ""
         if told is not None and told.unsaid:
-            before = f", and {told.unsaid} of the kind did before, for up to {told.longest_s * 1000:.0f} ms"
+            before = (
+                f"; {told.unsaid} others of its kind did before, for up to {told.longest_s * 1000:.0f} ms"
+            )
         watchdog_log.warning("%s%s held up everybody for %.0f ms%s", kind, who, took_s * 1000, before)
 
 
@@ -436,7 +439,7 @@ class Watchdog:
 
 
 class LoopTimers:
-    """A queue of timers that the loop looks at when the next one is due; `failed` learns of broken invariants."""
+    """A queue of timers that the loop looks at when the next one is due. `failed` gets broken invariants."""
 
     def __init__(
         self,
@@ -460,7 +463,7 @@ class LoopTimers:
         return int(self._clock.monotonic_s() * 1000)
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        if self._queue.schedule(key, delay_ms, callback):  # a session that goes on changes nothing
+        if self._queue.schedule(key, delay_ms, callback):  # a session that is renewed changes nothing
             self._look_again()
 
     def cancel(self, key: Hashable) -> None:
@@ -476,8 +479,8 @@ class LoopTimers:
             self._handle = None
 
     def fire_due(self) -> None:
-        """Call back whatever is due by the clock; where that is much, the rest in later turns. A failure of one is
-        logged, and stops none of the others."""
+        """Call back all timers that are due by the clock. If they take long, the rest comes in later turns. A failure
+        is logged, and doesn't stop the others."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -517,6 +520,6 @@ class LoopTimers:
                 return
             self._handle.cancel()
         self._handle_ms = next_ms
-        # One millisecond more than the whole ones that are left: the clock's are cut off.
+        # One millisecond more than the remaining whole ones, since the clock's fractions are cut off.
         delay_ms = next_ms - self._now_ms()
         self._handle = self._call_later(max(delay_ms + 1, 0) / 1000 if delay_ms > 0 else 0, self.fire_due)

@@ -1,7 +1,7 @@
-"""Threads beside the loop: one for each lane of what must not hold it up, and some for what is long to compute.
+"""Threads beside the loop: one for each lane of blocking work, and some for long computations.
 
-They are started with the first work. What keeps one from being started (a container's limit of processes and threads,
-too little memory for its stack) may pass. Until then the work waits in its place; nobody who asks for it fails.
+A thread starts with its first work. The reason that keeps one from starting (a container's limit of processes and
+threads, too little memory for its stack) may go away. Until then the work waits in line, and no request for it fails.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ log = logging.getLogger("barnabas.background")
 threads_log = logging.getLogger("barnabas.threads")
 
 RETRY_S = 1.0
-"""After so long it is tried again."""
+"""The wait before starting a thread is tried again."""
 
 
 def in_thread_of_its_own(work: Callable[[], None]) -> None:
-    """For what waits for others for long, and is wanted by nobody in particular. It doesn't keep the process."""
+    """Run work that may block for long, and whose result nobody waits for. It doesn't keep the process alive."""
     threading.Thread(target=work, name="aside", daemon=True).start()
 
 
 hold_thread: Callable[[float], None] = time.sleep
-"""For so many seconds: in a thread of its own."""
+"""Blocks the calling thread for so many seconds."""
 
 
 class Job(Protocol):
-    """What a thread is to do."""
+    """Work for a thread."""
 
     def carry_out(self) -> None:
-        """In a thread. Raises nothing: whoever wants to know is told, with `tell_loop`."""
+        """Do the work, in a thread. Raises nothing; it reports its result with `tell_loop`."""
         ...
 
 
 class Threads:
-    """A few threads, and what waits for them: those who ask take turns. All but `carry_out` is called on the loop.
+    """A few threads, and the jobs that wait for them. Askers take turns. All but `carry_out` is called on the loop.
 
-    Each thread waits at a lock of its own, made beforehand, where a condition would make one each time: it must not end
-    by too little memory.
+    Each thread waits at a lock of its own, made beforehand: a condition would make one each time, and a shortage of
+    memory must not end the thread.
     """
 
     def __init__(self, name: str, most: int, scheduler: Scheduler) -> None:
@@ -61,15 +61,15 @@ class Threads:
         self._most = most
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # by who asks, the next one first
+        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # by asker, the next one first
         self._threads: list[threading.Thread] = []
-        self._idle: list[threading.Lock] = []  # each is released for its thread to look
+        self._idle: list[threading.Lock] = []  # releasing one wakes its thread
         self._retry: Scheduled | None = None
         self._is_refused = False
         self._stopped = False
 
     def put(self, job: Job, asker: str = "") -> None:
-        """Raises nothing but a MemoryError, and then the job isn't here."""
+        """Queue a job. Raises only MemoryError; then the job isn't queued."""
         with self._lock:
             works = self._waiting.get(asker)
             if works is None:
@@ -99,7 +99,7 @@ class Threads:
                 if begin.is_called_off or not isinstance(error, MemoryError):
                     raise
         except (RuntimeError, MemoryError) as error:
-            with suppress(MemoryError):  # else the next job tries it
+            with suppress(MemoryError):  # the next job tries it then
                 self._retry = self._scheduler.call_later(RETRY_S, self._start_again)
             self._say(error)
         else:
@@ -115,14 +115,14 @@ class Threads:
             self._is_refused = True
             with suppress(MemoryError):
                 threads_log.warning(
-                    "no thread for %s can be started (%s): what it is to do waits, and it is tried again each second; "
-                    "give the broker more memory, or more threads (pids limit, ulimit -u)",
+                    "no thread for %s can be started (%s): its work waits, and the broker tries again each second; "
+                    "give it more memory, or more threads (pids limit, ulimit -u)",
                     self._name,
                     str(error) or type(error).__name__,
                 )
 
     def take_back(self, job: Job, asker: str = "") -> None:
-        """Who asked for it has gone: what waits is no more than what somebody waits for."""
+        """Drop a waiting job whose asker has gone: only jobs that are still wanted may wait."""
         with self._lock:
             works = self._waiting.get(asker)
             if works is not None and job in works:
@@ -131,7 +131,7 @@ class Threads:
                     del self._waiting[asker]
 
     def carry_out_here(self) -> None:
-        """Do what waits, where there is no thread for it: the caller would rather wait for it than for one."""
+        """Do the waiting jobs here if there is no thread: the caller would rather wait for them than for a thread."""
         while not self._threads:
             with self._lock:
                 if not self._waiting:
@@ -140,14 +140,14 @@ class Threads:
             job.carry_out()
 
     def stop(self) -> None:
-        """What waits is dropped; what is being done is done."""
+        """Drop waiting jobs. Jobs under way are finished."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
         self.end()
 
     def end(self) -> None:
-        """As `stop`, in any thread, where there is no loop any more."""
+        """As `stop`, from any thread, when the loop is gone."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()
@@ -155,7 +155,7 @@ class Threads:
                 self._idle.pop().release()
 
     def join(self) -> None:
-        """Behind `stop`: wait until the threads are gone."""
+        """After `stop`: wait until the threads are gone."""
         for thread in self._threads:
             thread.join()
 
@@ -167,7 +167,7 @@ class Threads:
                 if job is None:
                     return
                 job.carry_out()
-                del job  # nothing is kept while there is nothing to do
+                del job  # an idle thread must keep nothing alive
             except MemoryError:
                 time.sleep(RETRY_S)
 
@@ -185,7 +185,7 @@ class Threads:
             begin.wake.acquire()
 
     def _take(self) -> Job:
-        """With the lock, where something waits."""
+        """Take the next job. The caller has the lock, and there is a job."""
         asker, works = next(iter(self._waiting.items()))
         job = works.popleft()
         if works:
@@ -196,8 +196,9 @@ class Threads:
 
 
 class _Begin:
-    """Of one thread. `start` may raise though the thread runs: it waits for it with a lock that it makes only then. So
-    the thread counts if it has looked for work by then; else it must never do so, as another will be started."""
+    """The begin of one thread. `Thread.start` may raise although the thread runs: it waits for the thread with a lock
+    that it makes only then. So the thread counts if it has looked for work by then. Else it must never do so, since
+    another one will be started."""
 
     __slots__ = ("is_called_off", "is_done", "wake")
 
@@ -208,15 +209,15 @@ class _Begin:
 
 
 def only_in_this_thread() -> Callable[[], bool]:
-    """Says whether who asks is in the thread that this was called in."""
+    """A function that returns True in the thread in which this was called."""
     owner = threading.get_ident()
     return lambda: threading.get_ident() == owner
 
 
 def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], /, *args: Any) -> None:
-    """From a thread, once the loop can be told. One that is closed has nobody who would want to know.
+    """From a thread, have the loop call back. This retries while memory is short. A closed loop is ignored.
 
-    It may be told twice: too little memory may be noticed when the loop has the callback already.
+    The loop may call back twice: memory may run short when the loop has the callback already.
     """
     while True:
         try:
@@ -229,17 +230,17 @@ def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], 
             return
 
 
-# --- A lane each for syncing, writing checkpoints, deleting -------------------------------------------------
+# --- Lanes for syncing, writing checkpoints and deleting ----------------------------------------------------
 #
-# The port is `storage.background.Background`; one thread keeps a lane's order and is as fast as the disk. What is
-# synced never stands behind what is deleted.
+# The port is `storage.background.Background`. One thread keeps a lane's order, and is as fast as the disk. Syncing
+# never waits behind deleting.
 
 
 AT_ONCE = 16
 
 
 class Lanes(Protocol):
-    """A `storage.background.Background`, with what a node needs at its end."""
+    """A `storage.background.Background`, with methods for the end of a node."""
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None: ...
 
@@ -248,17 +249,17 @@ class Lanes(Protocol):
         ...
 
     async def passed(self, lane: Lane) -> None:
-        """Wait for what was begun in the lane so far, and until it is told."""
+        """Wait until all work that was put into the lane so far is done and reported."""
         ...
 
     async def finish(self) -> None:
-        """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""
+        """Wait for all work; drop work that still waits for its delay (the next start finds it again)."""
         ...
 
 
 def run_all(works: Sequence[Work]) -> list[Exception | None]:
-    """Does all of the work in several threads and waits for it, in the way of `storage.background.RunAll`: a journal
-    takes what is synced at the same time as one. What no thread can be started for, the caller does."""
+    """Do all work in several threads, and wait for it, as a `storage.background.RunAll`: a file system's journal takes
+    simultaneous syncs as one. If threads can't be started, the caller does their work."""
     if len(works) < AT_ONCE:
         return run_in_turn(works)
     shares = [_Share(works[first::AT_ONCE]) for first in range(AT_ONCE)]
@@ -278,10 +279,10 @@ def run_all(works: Sequence[Work]) -> list[Exception | None]:
 
 
 class _Share:
-    """What one thread does of much work: whoever comes first, its own or the caller's. A thread may run though its
-    `start` has raised, so who does it isn't known from that.
+    """A share of much work. Its own thread or the caller's does it, whichever comes first: a thread may run although
+    its `start` has raised.
 
-    The locks are made beforehand: too little memory must not end the waiting.
+    The locks are made beforehand, so that a shortage of memory can't end the wait.
     """
 
     def __init__(self, works: Sequence[Work]) -> None:
@@ -291,10 +292,10 @@ class _Share:
         self._under_way.acquire()
         self.failures: list[Exception | None] = []
         self.error: BaseException | None = None
-        """What ends a process."""
+        """An error that ends the process, if there was one."""
 
     def carry_out(self) -> None:
-        """Unless another thread has begun it."""
+        """Do the share, unless another thread has begun it."""
         if not self._begun.acquire(blocking=False):
             return
         try:
@@ -305,20 +306,20 @@ class _Share:
             self._under_way.release()
 
     def wait(self) -> None:
-        """Until it is done, by whoever does it."""
+        """Wait until the share is done, by whichever thread."""
         self._under_way.acquire()
 
 
 def _nothing() -> None:
-    """Whoever comes here in a lane knows that all before it is done."""
+    """Work that does nothing. Once it is done, all work before it in the lane is done."""
 
 
 class BackgroundThreads:
-    """Runs work in threads and tells its end on the loop. Made where the loop runs; a lane's thread starts with its
-    first work."""
+    """Runs work in threads, and reports its end on the loop. It is made on the running loop. A lane's thread starts
+    with its first work."""
 
     def __init__(self, scheduler: OnLoop | None = None) -> None:
-        """`scheduler`: whose node is told of what fails here; without one the loop is."""
+        """`scheduler`: failures are reported to its node, or else to the loop."""
         self._loop = asyncio.get_running_loop()
         self._scheduler: OnLoop = scheduler or LoopScheduler()
         self._lanes: dict[Lane, Threads] = {}
@@ -326,7 +327,7 @@ class BackgroundThreads:
         self._progress = asyncio.Event()
         self._timers: set[Scheduled] = set()
         self._stopping = False
-        weakref.finalize(self, _end, self._lanes)  # of a node that nobody has stopped no thread is left
+        weakref.finalize(self, _end, self._lanes)  # ends the threads even if the node isn't stopped
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
         if delay_ms <= 0:
@@ -367,20 +368,19 @@ class BackgroundThreads:
         try:
             if error is not None and not isinstance(error, Exception):
                 raise error
-            if error is not None and not is_out_of_descriptors(error):  # of which who waits says so, once
+            if error is not None and not is_out_of_descriptors(error):  # the caller logs that, once
                 log.error("work in the background failed: %s", error)
             task.then(error)
             if error is not None and stops_the_broker(error):
-                raise error  # as what `then` raises
+                raise error  # like an error of `then`
         finally:
-            del error  # its traceback may hold what holds this frame
+            del error  # else its traceback and this frame could keep each other alive
 
     def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
         return run_all(works)
 
     async def passed(self, lane: Lane) -> None:
-        """Wait for what was begun in the lane so far, and until it is told. Where no thread is to be had, it is done
-        here."""
+        """See `Lanes`. If no thread can be started, the work is done here."""
         threads = self._lanes.get(lane)
         if threads is None:
             return
@@ -390,8 +390,7 @@ class BackgroundThreads:
         await passed.wait()
 
     async def finish(self) -> None:
-        """Wait for what was started; drop what still waits for its delay (it is found again at the next start). Where
-        no thread is to be had, it is done here."""
+        """See `Lanes`. If no thread can be started, the work is done here."""
         self._stopping = True
         for timer in self._timers:
             timer.cancel()
@@ -408,7 +407,7 @@ class BackgroundThreads:
 
 
 class _Task:
-    """Work, and who is told of its end."""
+    """Work, and the callback for its end."""
 
     __slots__ = ("_owner", "_work", "error", "then")
 
@@ -431,35 +430,35 @@ def _end(lanes: dict[Lane, Threads]) -> None:
         threads.end()
 
 
-# --- What computes for long over bytes that are its own, in threads beside the loop ---------------------------
+# --- Long computations over bytes of their own, in threads beside the loop ------------------------------------
 #
-# A thread has the interpreter for as long as `sys.setswitchinterval` says before it lets the loop have it, and not at
-# all while a codec unpacks. So others are served meanwhile, if more slowly. What is given to it is a function of its
-# arguments: it looks at no state of the node.
+# A thread holds the interpreter for `sys.setswitchinterval` before the loop gets it, and doesn't hold it while a codec
+# unpacks. So requests are served meanwhile, if more slowly. A computation is a function of its arguments: it reads no
+# state of the node.
 #
-# Nobody waits for what is under way at a stop: the threads are daemons, which `concurrent.futures` has none of.
+# A stop doesn't wait for computations under way: the threads are daemons. `concurrent.futures` has no daemon threads.
 
 Computed = Callable[[Any, BaseException | None], None]
-"""Told of what was computed, or of what it failed with."""
+"""Gets the computed value, or the error."""
 
 TakeBack = Callable[[], object]
-"""Nobody wants it any more: it isn't computed unless that has begun, and nobody is told of it then."""
+"""Takes a computation back: it isn't begun any more, and its result isn't reported."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long the loop waits for the interpreter while a thread computes. Java's threads run side by side."""
 
 LONG_AT_ONCE = 1
-"""Of what may take long. What is brief, and what needs much memory, has a thread of its own; more would take more from
-the loop, and memory."""
+"""Threads for computations that may take long. Brief ones, and those that need much memory, have a thread each. More
+threads would take more from the loop, and more memory."""
 
 OUTSIDE_AT_ONCE = 4
-"""Of what waits for the world outside: one that gets no answer holds up the others little."""
+"""Threads for waits for the outside world: one that gets no answer hardly holds up the others."""
 
 _THREAD_NAME = "computing"
 
 
 class Brief:
-    """What surely takes less than half a second: it waits for its like alone."""
+    """A computation that surely takes less than half a second. It waits only for others of its kind."""
 
     __slots__ = ("_compute",)
 
@@ -471,7 +470,7 @@ class Brief:
 
 
 class Alone:
-    """What may need so much memory that one is computed at a time."""
+    """A computation that may need much memory, so that only one runs at a time."""
 
     __slots__ = ("_compute",)
 
@@ -483,7 +482,7 @@ class Alone:
 
 
 class Outside:
-    """What waits for the world outside, such as the name service, and computes next to nothing."""
+    """A wait for the outside world, such as the name service. It computes next to nothing."""
 
     __slots__ = ("_compute",)
 
@@ -495,40 +494,40 @@ class Outside:
 
 
 class Asker(Protocol):
-    """In whose name it is computed."""
+    """The request for which something is computed."""
 
     computed_s: float
-    """What has been computed for it took so long, waiting not counted."""
+    """How long its computations took, without their waits."""
 
     @property
     def peer_host(self) -> str:
-        """Hosts take turns, however many connections one has."""
+        """The client's host. Hosts take turns, however many connections one has."""
         ...
 
 
 class Computing(Protocol):
-    """Where it is done."""
+    """Runs computations."""
 
     def __call__(
         self, compute: Compute[Any], then: Computed, asker: Asker | None = None, /
     ) -> TakeBack | None:
-        """`then` is called on the loop, in a later turn. None: there is nothing to be taken back.
+        """Compute. `then` is called on the loop, in a later turn. Returns None if there is nothing to take back.
 
-        Raises nothing but a MemoryError, and then nothing is computed: what can't be begun now, there being no thread
-        to be had, is begun later.
+        Raises only MemoryError; then nothing is computed. If no thread can be started now, the computation begins
+        later.
         """
         ...
 
     def stop(self) -> None:
-        """What hasn't begun is dropped, and nobody is told of anything any more."""
+        """Drop computations that haven't begun, and report nothing any more."""
         ...
 
 
 class ComputingThreads:
-    """Made where the loop runs; its threads start with the first work."""
+    """Computes in threads. It is made on the running loop. The threads start with the first work."""
 
     def __init__(self, scheduler: OnLoop | None = None) -> None:
-        """`scheduler`: whose node is told of what fails here; without one the loop is."""
+        """`scheduler`: failures are reported to its node, or else to the loop."""
         self._loop = asyncio.get_running_loop()
         scheduler = scheduler or LoopScheduler()
         self._guard = scheduler.guard
@@ -571,7 +570,7 @@ class ComputingThreads:
         try:
             work.then(value, error)
         finally:
-            del value, error  # its traceback may hold what holds this frame
+            del value, error  # else a traceback and this frame could keep each other alive
 
     def stop(self) -> None:
         self._stopped = True
@@ -580,7 +579,7 @@ class ComputingThreads:
 
 
 class _Work:
-    """What is to be computed, and what came of it."""
+    """A computation and its result."""
 
     __slots__ = ("_computed", "asker", "compute", "error", "is_told", "then", "took_s", "value")
 
@@ -599,7 +598,7 @@ class _Work:
     def carry_out(self) -> None:
         compute, self.compute = self.compute, None
         assert compute is not None
-        # the thread's own, which stands while it waits: no time of the node's clock
+        # the thread's own clock, which stands still while the thread waits; not the node's
         began_s = time.thread_time()
         try:
             self.value = compute()
@@ -611,12 +610,12 @@ class _Work:
 
 
 def is_under_way() -> bool:
-    """Whether any thread is still computing, in whatever name."""
+    """True if there is still a computing thread, of any node."""
     return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
 
 
 class ComputingAtOnce:
-    """Where there are no threads: it is done before the call returns."""
+    """Computes without threads, before the call returns."""
 
     def __call__(self, compute: Compute[Any], then: Computed, asker: Asker | None = None, /) -> None:
         try:

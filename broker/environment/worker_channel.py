@@ -1,6 +1,6 @@
-"""What a process that the broker started has of it: messages each way, a length, then plain data, pickled.
+"""The channel between the broker and a process that it has started: messages each way, as a length and pickled data.
 
-Apart from `workers`, so that such a process needn't load what the broker needs to have it.
+It is apart from `workers`, so that such a process needn't load the broker's side.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _LENGTH_BYTES = 4
 
 def framed(message: object) -> bytes:
     """A message as both ends write it."""
-    import pickle  # with the first message: most brokers send none in their first seconds
+    import pickle  # loaded with the first message: most brokers send none in their first seconds
 
     data = pickle.dumps(message, protocol=5)
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
 
 
 def taken(unread: bytearray) -> list[Any]:
-    """Takes the messages that are whole out of what was read."""
+    """Take the whole messages out of the bytes that were read."""
     import pickle
 
     messages = []
@@ -44,8 +44,8 @@ _RECEIVED_BYTES = 1 << 18
 
 
 class WorkerChannel:
-    """The worker's end. A thread waits for what the broker says, so that the process ends with it whatever it is at:
-    else a broker that was killed would leave it behind."""
+    """The worker's end. A thread waits for the broker's messages, so that the process ends with the broker, whatever it
+    is doing: else a killed broker would leave it behind."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(fileno=0)
@@ -53,15 +53,16 @@ class WorkerChannel:
         threading.Thread(target=self._receive, daemon=True).start()
 
     def receive(self) -> Any:
-        """The next message; waits for it."""
+        """The next message. Blocks until there is one."""
         return self._inbox.get()
 
     def send(self, message: object) -> None:
-        """Waits until the broker takes it, or the kernel for it. Where the broker is gone, the process ends here."""
+        """Send a message. Blocks until the broker, or the kernel for it, has taken it. If the broker is gone, the
+        process ends here."""
         try:
             self._socket.sendall(framed(message))
         except (BrokenPipeError, ConnectionResetError):
-            os._exit(0)  # the thread below may be yet to notice
+            os._exit(0)  # the thread below may not have noticed yet
 
     def _receive(self) -> None:
         unread = bytearray()

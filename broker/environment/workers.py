@@ -1,6 +1,6 @@
-"""Work that would hold up the loop for long, done by a process of our own beside the broker.
+"""Work that would hold up the loop for long, done by a process beside the broker.
 
-A thread would do for what waits for the disk. What computes needs another process: a thread has the interpreter for
+A thread is enough for work that waits for the disk. Computing needs another process: a thread holds the interpreter for
 some milliseconds at a time, and each turn of the loop would wait for it.
 """
 
@@ -24,7 +24,7 @@ _RECEIVED_BYTES = 1 << 18
 _REAP_S = 0.01
 LONGEST_WAIT_S = 5.0
 
-# The child has what this process can import, and nothing of what an environment variable or a .pth file would add.
+# The child can import what this process can, and nothing that an environment variable or a .pth file would add.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); __import__(sys.argv[2], fromlist=['x']).main()"
 )
@@ -34,44 +34,44 @@ class Worker(Protocol):
     """One process."""
 
     def send(self, message: object) -> None:
-        """The message, of plain data, goes there as soon as it takes it."""
+        """Send a message of plain data, as soon as the process takes it."""
         ...
 
     def kill(self, gone: Callable[[], None]) -> None:
-        """End it at once, whatever it does; nothing is heard of it any more. `gone` is called when it has done its
-        last, in a later turn."""
+        """Kill the process. No messages of it are reported any more. `gone` is called in a later turn, once it has
+        ended."""
         ...
 
     def kill_and_wait(self) -> bool:
-        """End it. Whether it has done its last when the call returns, after some milliseconds; False, after some
-        seconds, where the kernel doesn't let go of it, as with a disk that doesn't answer."""
+        """Kill the process, and wait for its end, which takes some milliseconds. Returns False, after some seconds, if
+        the kernel doesn't end it, as with a disk that doesn't answer."""
         ...
 
 
 class Workers(Protocol):
-    """Where processes are to be had."""
+    """Starts processes."""
 
     def start(self, module: str, received: Callable[[Any], None], ended: Callable[[], None]) -> Worker:
-        """A process that runs `main()` of the module, a socket to us being its standard input.
+        """Start a process that runs `main()` of the module. Its standard input is a socket to the broker.
 
-        `received` is called with each message from there, `ended` once it is gone without having been killed by us.
-        It ends when we do. Raises `OSError`.
+        `received` is called with each message of the process, `ended` once it has ended without being killed here. It
+        ends when the broker does. Raises OSError.
         """
         ...
 
 
 class WorkerProcesses:
-    """The machine's own."""
+    """The machine's processes."""
 
     __slots__ = ()
 
     def start(self, module: str, received: Callable[[Any], None], ended: Callable[[], None]) -> Worker:
-        """With the Python that runs this, in a millisecond or two."""
+        """Start the process with the Python that runs this. That takes a millisecond or two."""
         if not sys.executable:
-            raise FileNotFoundError("it isn't known which Python runs this")
+            raise FileNotFoundError("the Python that runs this isn't known (sys.executable)")
         ours, theirs = socket.socketpair()
         try:
-            # a session of its own: what a terminal tells the broker isn't meant for it
+            # It has a session of its own, so that it doesn't get the terminal's signals to the broker.
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, json.dumps(sys.path), module],
                 stdin=theirs.fileno(),
@@ -87,7 +87,7 @@ class WorkerProcesses:
 
 
 def _nobody(*_: object) -> None:
-    """Who hears of a process that we have done with."""
+    """The callback of a process that is over: it does nothing."""
 
 
 class _WorkerProcess:
@@ -132,7 +132,7 @@ class _WorkerProcess:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent.clear()  # it has gone, which reading tells
+            self._unsent.clear()  # the process is gone, as reading will show
             return
         del self._unsent[:sent]
 
@@ -146,7 +146,7 @@ class _WorkerProcess:
         if not data:
             self._gone = self._ended
             self._close()
-            self._process.kill()  # it may be there without its end of the socket
+            self._process.kill()  # it may still run without its end of the socket
             self._reap()
             return
         self._unread += data
@@ -154,7 +154,8 @@ class _WorkerProcess:
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """What is read: where the loop is told that one message failed, those behind it are heard all the same."""
+        """Report the messages. If one fails, the error goes to the loop, and later messages are reported all the
+        same."""
         while self._unheard:
             message = self._unheard.popleft()
             try:
@@ -178,13 +179,13 @@ class _WorkerProcess:
         try:
             self._process.wait(LONGEST_WAIT_S)
         except subprocess.TimeoutExpired:
-            log.error("process %d was killed, and isn't gone after %d s", self._process.pid, LONGEST_WAIT_S)
+            log.error("process %d was killed, but hasn't ended after %d s", self._process.pid, LONGEST_WAIT_S)
             return False
         return True
 
     def _close(self) -> None:
         self._closed = True
-        self._received = self._ended = _nobody  # who holds this
+        self._received = self._ended = _nobody  # drops references to the owner
         self._unheard.clear()
         fd = self._socket.fileno()
         self._loop.remove_reader(fd)
@@ -192,7 +193,7 @@ class _WorkerProcess:
         self._socket.close()
 
     def _reap(self) -> None:
-        """Until somebody asks how it ended the kernel keeps it."""
+        """Ask how the process ended; until then the kernel keeps it."""
         if self._process.poll() is None:
             self._loop.call_later(_REAP_S, self._reap)
         elif self._gone is not None:

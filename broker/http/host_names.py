@@ -1,8 +1,8 @@
-"""By which name a request has come.
+"""The host name that a request was sent to.
 
-A page of somebody else's, open in a browser on this machine, can send requests to this machine by a name of its own
-that it lets point here (DNS rebinding), and then read the answers as its own. The name stands in `Host`, which no page
-can set: who listens for this machine alone serves those alone that come by a name of this machine's.
+A stranger's page, open in a browser on this machine, can send requests to this machine by a name of its own that it has
+point here (DNS rebinding), and then read the answers as its own. The header `Host` has that name, and no page can set
+it. So a listener for this machine only serves requests that use one of this machine's names.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 def host_name(host: str) -> str:
-    """Of a header `Host`, without its port and in small letters; an address of IPv6 has its brackets."""
+    """The name in a header `Host`, without the port and in lower case. An IPv6 address keeps its brackets."""
     name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     return name.lower()

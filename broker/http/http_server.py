@@ -1,11 +1,11 @@
-"""HTTP/1.1 on the node's own loop, for tools and people: metrics, health, and what comes beside them.
+"""HTTP/1.1 on the node's own loop, for tools and people: metrics, health, and the like.
 
     server = HttpServer(bound, {"/health": health}, turns, scheduler)
     await server.listen()
 
-A route is a coroutine that the node drives (`protocol.waiting`): it is given the request and returns an `HttpAnswer`.
-A connection has one request in work at a time. h11 knows the protocol (RFC 9112); it comes with the extra `metrics`,
-and only a node that has such a listener imports this module.
+A route is a coroutine that the node drives (`protocol.waiting`): it gets the request and returns an `HttpAnswer`. A
+connection has one request in work at a time. h11 implements the protocol (RFC 9112); it comes with the extra `metrics`,
+and only a node with such a listener imports this module.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.http")
 
 MOST_CONNECTIONS = 64
-"""At one listener. One more is closed before it has said anything."""
+"""Most connections at one listener. Any more are closed before they have sent anything."""
 
 MOST_HEAD_BYTES = 16 * 1024
-"""Of a request line with its headers."""
+"""The longest request line with its headers."""
 
 MOST_BODY_BYTES = 64 * 1024
-"""Of a request. A longer one closes its connection."""
+"""The longest body of a request. A longer one closes its connection."""
 
 REQUEST_S = 10.0
-"""For a whole request, from its first byte on or from the moment that its connection is made."""
+"""How long a whole request may take, from its first byte on, or from the moment its connection is made."""
 
 KEEP_ALIVE_S = 75.0
-"""Between two requests of a connection: Prometheus asks every 15 or 60 seconds."""
+"""How long a connection may be idle between two requests: Prometheus asks every 15 or 60 seconds."""
 
 SEND_S = 30.0
-"""For a client to take a whole answer."""
+"""How long a client may take to receive a whole answer."""
 
 _BUFFER_BYTES = 4096
 
 
 class HttpRequest(NamedTuple):
-    """One request, as far as routes look at it."""
+    """One request, as routes see it."""
 
     method: str
     path: str
     query: str
-    """What stands behind the question mark."""
+    """The part behind the question mark."""
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """The headers, by their names in lower case."""
     body: bytes = b""
 
 
 class HttpAnswer(NamedTuple):
-    """What is answered."""
+    """One answer."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -86,7 +86,7 @@ class HttpServer:
         failed: Callable[[BaseException], None],
         methods: Sequence[str] = ("GET", "HEAD"),
     ) -> None:
-        """`routes`: by path. `failed` is told of a broken invariant. `methods`: those that are served."""
+        """`routes`: by path. `failed` gets broken invariants. `methods`: those that are served."""
         self._methods = methods
         self._bound = bound
         self._routes = routes
@@ -97,35 +97,35 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The one that is bound."""
+        """The bound port."""
         return self._bound.port
 
     async def listen(self) -> None:
-        """Serve whoever connects. Raises OSError."""
+        """Serve connections from now on. Raises OSError."""
         await self._bound.serve(lambda: HttpConnection(self))
 
     def close(self) -> None:
-        """Nobody is served any more."""
+        """Serve nothing any more, and abort all connections."""
         self._bound.close()
         for connection in [*self.connections]:
             connection.abort()
 
     def answer(self, request: HttpRequest) -> HttpAnswer | Later[HttpAnswer]:
-        """The route's answer, now or later. What a route fails with is a 500."""
+        """The route's answer, now or later. A failed route answers with status 500."""
         route = self._routes.get(request.path)
         if route is None:
             known = ", ".join(sorted(self._routes))
             return HttpAnswer(f"There is no {request.path} here; there is {known}.\n".encode(), status=404)
         if request.method not in self._methods:
             served = ", ".join(self._methods)
-            return HttpAnswer(f"Served are {served}.\n".encode(), status=405, headers=(("Allow", served),))
+            return HttpAnswer(f"This serves {served}.\n".encode(), status=405, headers=(("Allow", served),))
         try:
             return self._turns.answer(route(request))
         except Exception as error:
             return self.failure(request, error)
 
     def failure(self, request: HttpRequest, error: BaseException) -> HttpAnswer:
-        """What the client is told where its route failed, which is logged."""
+        """Log that a route failed. Returns the answer for the client."""
         log.error("%s failed", request.path, exc_info=error)
         if stops_the_broker(error):
             self._failed(error)
@@ -133,7 +133,7 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """One connection: reads a request, has it answered, sends the answer, and begins again."""
+    """One connection. It reads a request, has it answered, sends the answer, and begins again."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -146,12 +146,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._later: Later[HttpAnswer] | None = None
         self._is_paused = False
         self._is_sending = False
-        """An answer is on its way. The next request is looked at once the client has taken this one's answer."""
+        """True while an answer is on its way. The next request has to wait until the client has received it."""
 
     # --- the transport's side -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's doesn't derive from it
         if len(self._server.connections) >= MOST_CONNECTIONS:
             self._transport.abort()
             return
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(error)
 
     def _go_on(self) -> None:
-        """Takes what has come, up to the end of a request. Raises RemoteProtocolError."""
+        """Handle what has come, up to the end of a request. Raises RemoteProtocolError."""
         while self._transport is not None:
             event = self._http.next_event()
             if isinstance(event, h11.Request):
@@ -219,8 +219,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             elif isinstance(event, h11.ConnectionClosed):
                 self._transport.close()
                 return
-            elif event is h11.PAUSED:  # the next request is here, and the answer comes first
-                self._transport.pause_reading()  # else whoever asks and never reads fills the memory
+            elif event is h11.PAUSED:  # the next request is here, but the answer comes first
+                self._transport.pause_reading()  # else a client that never reads could fill the memory
                 return
             else:  # NEED_DATA
                 return
@@ -236,7 +236,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._send(request, answer)
 
     def _answered_later(self, request: HttpRequest, later: Later[HttpAnswer]) -> None:
-        """In the middle of somebody else's work: the answer is sent in a turn of its own."""
+        """Called in the middle of other work, so the answer is sent in a turn of its own."""
         self._server.scheduler.call_soon(partial(self._send_later, request, later))
 
     def _send_later(self, request: HttpRequest, later: Later[HttpAnswer]) -> None:
@@ -264,7 +264,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._begin_next()
 
     def _begin_next(self) -> None:
-        """The client has taken its answer, or as much of it as isn't worth waiting for."""
+        """Wait for the next request: the client has received the answer, or nearly all of it."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -288,7 +288,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return b"".join((head, body or b"", end))
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        """What came isn't HTTP, or more of it than is read."""
+        """Refuse a request that isn't HTTP, or that is too long."""
         transport = self._transport
         if transport is None:
             return
@@ -313,7 +313,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._timer = None
 
     def abort(self) -> None:
-        """Its time is over, or the server's."""
+        """Abort the connection: its time is over, or the server closes."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -270,4 +270,4 @@ def test_a_start_that_waits_for_a_name_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(network.log, "warning", tell)
     with network.asking_for("kafka.example"):
         assert is_told.wait(PATIENCE_S)
-    assert lines == ["the start waits for the name service, which is asked for kafka.example"]
+    assert lines == ["the start waits for the name service to look up kafka.example"]

@@ -80,7 +80,7 @@ def test_what_comes_often_is_told_once_in_a_while(caplog: pytest.LogCaptureFixtu
     assert lines(caplog) == [
         "Fetch v12 of me held up everybody for 100 ms",
         "Produce v9 held up everybody for 60 ms",
-        "Fetch v12 of you held up everybody for 100 ms, and 3 of the kind did before, for up to 900 ms",
+        "Fetch v12 of you held up everybody for 100 ms; 3 others of its kind did before, for up to 900 ms",
     ]
 
 
