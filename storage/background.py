@@ -1,7 +1,7 @@
-"""The port for work that must not hold up the loop: syncing, writing checkpoints, deleting.
+"""The port for work that must not block the loop: syncing, writing checkpoints, deleting.
 
-Such work is a function over paths and numbers that were taken down beforehand. It never looks at a log or an
-open `File`, since it may run in a thread; what it found out is told to `then`, which runs back on the loop.
+Such work is a function of paths and numbers that were noted beforehand. It never looks at a log or an open
+`File`, since it may run in a thread. Its outcome goes to `then`, which runs on the loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,35 +13,36 @@ Then = Callable[[Exception | None], None]
 
 
 RunAll = Callable[[Sequence[Work]], list[Exception | None]]
-"""Does all of the work, in any order and in any threads, and waits for it: what each raised, or None."""
+"""Does all of the work, in any order and on any threads, and waits for it. Returns each one's exception, or None.
+"""
 
 
 class Lane(Enum):
-    """Work of one lane is done one after the other, in the order it came; no lane waits for another."""
+    """Work in one lane is done one by one, in the order in which it came. No lane waits for another."""
 
     FLUSHING = "flushing"
-    """Syncing logs, which producers may wait for."""
+    """Syncing logs. Producers may wait for it."""
     METADATA = "metadata"
-    """Syncing the metadata log, which each change waits for: no other log's slow sync holds it up (Kafka: the thread
-    of `KafkaRaftClient`)."""
+    """Syncing the metadata log. Each change waits for it, so that no other log's slow sync may delay it
+    (Kafka: the thread of `KafkaRaftClient`)."""
     WRITING = "writing"
-    """Checkpoints and snapshots."""
+    """Writing checkpoints and snapshots."""
     DELETING = "deleting"
-    """What is out of use, and the names that must be on the disk before it goes."""
+    """Deleting files out of use, and syncing the names that must be on the disk before that."""
 
 
 class Background(Protocol):
-    """Whoever does such work: threads on a node, nobody but the caller in a test."""
+    """Does such work: on threads in a node, in the caller in a test."""
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-        """Runs `work` in its lane after `delay_ms`, in any thread, then `then` on the loop: with None, or what work
-        raised.
+        """Run `work` in its lane after `delay_ms`, on any thread, then `then` on the loop, with None or the
+        exception of `work`.
 
-        Raises nothing but a MemoryError, and then nothing has begun. What can't be begun now, there being no thread to
-        be had, is begun later, in the lane's order.
+        Raises nothing but MemoryError, and then nothing has begun. If there is no thread now, the work begins
+        later, in the lane's order.
 
-        Work that is still waiting for its delay when the process ends may be dropped: it is found again at
-        the next start (`.deleted` files, `-delete` folders).
+        Work that still waits for its delay when the process ends may be dropped. The next start finds it
+        again (`.deleted` files, `-delete` folders).
         """
 
 

@@ -1,8 +1,7 @@
-"""Kafka's small text files: checkpoints, leader epochs, partition and node metadata, the clean mark.
+"""Kafka's small text files: checkpoints, leader epochs, partition and node metadata, the clean shutdown mark.
 
-The encoders make bytes, whoever writes them does so by `files.replace_whole`. Sources:
-org.apache.kafka.server.common CheckpointFile, org.apache.kafka.storage.internals.checkpoint,
-org.apache.kafka.metadata.properties.
+The encoders return bytes. Callers write them with `files.replace_whole`. Sources: org.apache.kafka.server.common
+CheckpointFile, org.apache.kafka.storage.internals.checkpoint, org.apache.kafka.metadata.properties.
 """
 
 import json
@@ -16,12 +15,12 @@ HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 OF_EVERY_LOG = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
-"""Of these a clean stop leaves an entry for every partition; of the others only where there is something to say."""
+"""A clean stop leaves an entry for every partition in these files; in the others only for some."""
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 META_PROPERTIES = ("version", "node.id", "cluster.id", "directory.id")
-"""The names in it, each with a value."""
+"""The names in it. Each has a value."""
 META_PROPERTIES_TODO = (
     "put it back from a copy, or write version=1, node.id, cluster.id and directory.id into it, NAME=VALUE in a line "
     "each; the directory's id is the one in the last RegisterBrokerRecord of __cluster_metadata-0. Where the file is "
@@ -34,16 +33,16 @@ _VERSION = "0"
 
 
 class CheckpointError(Exception):
-    """A checkpoint file that doesn't say what it ought to."""
+    """A checkpoint file with wrong content."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """`0`, the count, then `topic partition offset` per line."""
+    """Encode `0`, the count, then `topic partition offset` per line."""
     return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
+    """Read the offsets; none if the file is missing or empty. Raises `CheckpointError`."""
     offsets = {}
     for line in _read_lines(files, path):
         words = line.split(" ")
@@ -54,12 +53,12 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """`0`, the count, then `epoch startOffset` per line."""
+    """Encode `0`, the count, then `epoch startOffset` per line."""
     return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
 def read_leader_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
+    """Read the entries; none if the file is missing or empty. Raises `CheckpointError`."""
     entries = []
     for line in _read_lines(files, path):
         words = line.split(" ")
@@ -82,7 +81,7 @@ def _read_lines(files: Files, path: str) -> list[str]:
     except UnicodeDecodeError as failure:
         raise CheckpointError(f"{path}: {failure}") from failure
     if text and text[-1] != "\n":
-        # the power went before it was synced: the last number may lack digits
+        # a power loss came before it was synced: the last number may lack digits
         raise CheckpointError(f"{path} ends within a line")
     lines = text.splitlines()
     if not lines:
@@ -108,22 +107,24 @@ _PARTITION_METADATA_BYTES = len(_PARTITION_METADATA_BEGIN) + 22
 
 
 class TornCheckpointError(CheckpointError):
-    """The file ends too early: it wasn't synced yet when the power went."""
+    """The file ends too early: a power loss came before it was synced."""
 
 
 def partition_metadata_todo(topic_id_text: str) -> str:
-    """What to do with one that makes no sense."""
+    """What to do with a partition.metadata that makes no sense."""
     return f"write 'version: 0' and 'topic_id: {topic_id_text}' into it, a line each"
 
 
 def encode_partition_metadata(topic_id_text: str) -> bytes:
-    """43 bytes: no newline at the end."""
+    """Encode 43 bytes, without a newline at the end."""
     return f"version: 0\ntopic_id: {topic_id_text}".encode()
 
 
 def read_partition_metadata(files: Files, path: str) -> str | None:
-    """The topic id's text form; None where the file is missing or says nothing. Raises `CheckpointError`, and where
-    that is all that the file lacks, `TornCheckpointError`."""
+    """Read the topic id in text form; None if the file is missing or has none.
+
+    Raises `CheckpointError`; `TornCheckpointError` if only its end is missing.
+    """
     try:
         data = files.read_whole(path)
     except FileNotFoundError:
@@ -144,13 +145,13 @@ def read_partition_metadata(files: Files, path: str) -> str | None:
 
 
 def encode_properties(properties: Mapping[str, str], comment: str = "") -> bytes:
-    """A Java properties file of plain names and values, as meta.properties is."""
+    """Encode a Java properties file of plain names and values, such as meta.properties."""
     lines = [f"#{comment}", *(f"{name}={value}" for name, value in properties.items())]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def read_meta_properties(files: Files, path: str) -> dict[str, str] | None:
-    """The names and values of a meta.properties; None where the file is missing."""
+    """Read the names and values of a meta.properties; None if the file is missing."""
     try:
         text = files.read_whole(path).decode("latin-1")
     except FileNotFoundError:
@@ -169,7 +170,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def read_clean_shutdown(files: Files, path: str) -> int | None:
-    """The broker epoch of the run that stopped cleanly, -1 where the mark doesn't say; None without a mark."""
+    """Read the broker epoch of the run that stopped cleanly: -1 if the mark has none, None without a mark."""
     try:
         content = json.loads(files.read_whole(path))
         return int(content["brokerEpoch"])
@@ -180,7 +181,7 @@ def read_clean_shutdown(files: Files, path: str) -> int | None:
 
 
 def says_clean_shutdown(data: bytes) -> bool:
-    """Whether the mark is as one is written, by a controller with -1. (Before Kafka 3.7 it was empty.)"""
+    """True if the mark has the right form. A controller's has -1. (Before Kafka 3.7 it was empty.)"""
     try:
         return not data or isinstance(json.loads(data)["brokerEpoch"], int)
     except (ValueError, KeyError, TypeError):

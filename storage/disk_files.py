@@ -1,7 +1,7 @@
-"""The files of a real disk: the only place that opens, reads, writes, syncs, renames, deletes and locks them.
+"""The files of a real disk: only this opens, reads, writes, syncs, renames, deletes and locks them.
 
-Open files are bounded. When more than the limit are open, one that wasn't used lately is closed, and opens
-again at its next use.
+The number of open files is bounded. Beyond the limit, one that wasn't used lately is closed, and opens again
+at its next use.
 """
 
 import errno
@@ -25,27 +25,30 @@ _FIRST_READ_BYTES = 1 << 14
 _READ_BYTES = 1 << 20
 
 _COMMAND_BYTES = 200
-"""So much is told of the command of who holds a lock."""
+"""How much of a lock holder's command line to report."""
 
 _OTHER_DESCRIPTORS = 64
-"""As a process has at its start, beside the files that are counted here: sockets, pipes, locks."""
+"""The other descriptors of a process at its start: sockets, pipes, locks."""
 
 _FLOCK = struct.Struct("@hhqqi0q")
 """Linux's `struct flock`: type, whence, start, length, process id."""
 
 _locked_paths: dict[str, int] = {}
-"""Of the whole process, as the kernel's locks are: by real path, the descriptor that holds it."""
+"""The locks of the whole process, as the kernel sees them: real path → the descriptor that holds it."""
 
 
 class DiskFiles(Files):
-    """Descriptors and faults of its own; the locks are the process's, since the kernel's are. Files are used in one
-    thread; what names a path alone may be done in any."""
+    """Files of a real disk, with their own descriptors and faults. The locks belong to the process, as the
+    kernel's do.
+
+    Files are used in one thread. Operations on a path may run in any.
+    """
 
     __slots__ = ("_access", "_may_make_room", "_open_files", "_open_files_limit")
 
     def __init__(self, may_make_room: Callable[[], bool] = lambda: True, *, only_reads: bool = False) -> None:
-        """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another.
-        `only_reads`: files that are there are opened for reading alone, which whoever may not write them may do."""
+        """`may_make_room` returns True in the thread that uses files, where one may be closed for another.
+        `only_reads`: open files for reading only, which needs no right to write them."""
         super().__init__()
         self._may_make_room = may_make_room
         self._access = os.O_RDONLY if only_reads else os.O_RDWR
@@ -71,7 +74,7 @@ class DiskFiles(Files):
             if not file.used_lately:
                 try:
                     _let_go(file)
-                except OSError as failure:  # not of the file that it makes room for
+                except OSError as failure:  # not the failure of the file that needs the room
                     file.failure = failure
                 return
             file.used_lately = False
@@ -86,7 +89,7 @@ class DiskFiles(Files):
         return descriptor
 
     def _open(self, path: str, flags: int) -> int:
-        """Where no descriptor is left, one of ours makes room."""
+        """Open a path. If no descriptor is left, close one of ours to make room."""
         try:
             return self._opened(path, flags)
         except OSError as failure:
@@ -96,7 +99,8 @@ class DiskFiles(Files):
         return self._opened(path, flags)
 
     def _opened(self, path: str, flags: int) -> int:
-        """Whoever only looks may be shown anything: a pipe would have it wait, a device read on for ever."""
+        """Open a path. When only reading, check what it is: a pipe would make us wait, a device could be read
+        forever."""
         flags |= os.O_CLOEXEC
         if self._access != os.O_RDONLY:
             return os.open(path, flags, _MODE)
@@ -200,7 +204,7 @@ class DiskFiles(Files):
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return False  # what a disk refuses otherwise isn't known to be gone
+            return False  # if the disk refuses in another way, it may still exist
         return True
 
     def real_path(self, path: str) -> str:
@@ -235,7 +239,7 @@ class DiskFiles(Files):
         descriptor = self._open(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, _FIRST_READ_BYTES)
-            # less than a page was all of it; behind whole ones an error may have ended the read
+            # Less than a page is the whole file. After whole pages an error may have ended the read.
             more = os.read(descriptor, _READ_BYTES) if len(data) >= _PAGE_BYTES else b""
             if not more:
                 return data
@@ -303,10 +307,10 @@ class DiskFiles(Files):
     # ---- locks
 
     def lock(self, path: str) -> None:
-        """The lock that Kafka takes: fcntl's, which its JVM uses; flock's would be granted beside it.
+        """Take the lock that Kafka takes: fcntl's, which its JVM uses. One of flock's would be granted beside it.
 
-        The kernel drops it with the process, and with *any* descriptor of the file that this process closes: nothing
-        else may open it.
+        The kernel drops it with the process, and when this process closes *any* descriptor of the file:
+        nothing else may open it.
         """
         self._ask("lock", path)
         real_path = os.path.realpath(path)
@@ -329,9 +333,10 @@ class DiskFiles(Files):
 
 
 def locked_by(path: str) -> LockedError | None:
-    """Who holds the lock, None where nobody does or the system doesn't tell. Nothing is taken, made or changed.
+    """The holder of the lock; None if nobody holds it, or the system doesn't reveal it. This changes nothing.
 
-    A descriptor of our own lock file isn't opened: closing it would give the lock back."""
+    It doesn't open a descriptor of our own lock file: closing that would release the lock.
+    """
     if os.path.realpath(path) in _locked_paths:
         return _locked(f"{path} is locked by this process", os.getpid())
     try:
@@ -346,39 +351,41 @@ def locked_by(path: str) -> LockedError | None:
 
 
 def _let_go(file: File) -> None:
-    """The descriptor is the system's again, and another file's soon, even where closing it fails."""
+    """Close the descriptor. Even if that fails, another file may get its number soon."""
     descriptor, file.descriptor = file.descriptor, -1
     os.close(descriptor)
 
 
 def _make_room_for_descriptors(count: int) -> None:
-    """Let the system make its table of this process's descriptors as large as `count` will need it. A process of one
-    thread, which this is as it starts, has that for nothing; later Linux waits for every core, some milliseconds, each
-    time that the table doubles."""
+    """Let the system grow its table of this process's descriptors to `count`.
+
+    In a process with one thread, as at the start, that costs nothing. Later Linux waits for every core, some
+    milliseconds, each time the table doubles.
+    """
     with suppress(OSError), open(os.devnull, "rb", buffering=0) as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, count))
 
 
 def _locked(message: str, holder: int | None) -> LockedError:
-    """With what whoever wants to end the holder has to know of it."""
+    """The error, with the information needed to end the holder."""
     command = ""
     if holder is not None:
         try:
             with open(f"/proc/{holder}/cmdline", "rb") as file:
                 command = file.read(_COMMAND_BYTES).replace(b"\0", b" ").decode("utf-8", "replace").strip()
-        except OSError:  # no such folder on this system, or the process has ended
+        except OSError:  # there is no such folder on this system, or the process has ended
             pass
     return LockedError(message, holder, command)
 
 
 def _lock_holder(descriptor: int) -> int | None:
-    """The id of the process that holds the lock, None where the system doesn't tell: Linux does, unless that process is
-    in a container of its own."""
+    """The id of the process that holds the lock; None if the system doesn't reveal it. Linux does, unless
+    that process is in another container."""
     return _lock_of(descriptor)[1]
 
 
 def _lock_of(descriptor: int) -> tuple[bool, int | None]:
-    """Whether another process holds the lock, and which. False where the system doesn't tell."""
+    """Whether another process holds the lock, and which. False if the system doesn't reveal it."""
     if sys.platform != "linux":
         return False, None
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

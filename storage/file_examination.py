@@ -1,7 +1,8 @@
-"""A log directory and the folders of its partitions, looked at without changing a byte.
+"""Examining a log directory and the folders of its partitions, without changing a byte.
 
-It reads all of it, which a start doesn't: what a disk has changed before the recovery point is found here, and what a
-start, as Kafka's, takes for true because nothing else says the same (a transaction index).
+It reads everything, which a start doesn't. So it finds what a disk has changed below the recovery point, and
+errors in files that a start, like Kafka's, has to trust because nothing else has the same information (a
+transaction index).
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from storage.producer_snapshot import CorruptSnapshotError
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     NOTE = "note"
-    """Nothing is lost, and a start sees to it."""
+    """Nothing is lost, and a start takes care of it."""
     WARNING = "warning"
-    """A start goes on, and makes anew or sets aside what is wrong."""
+    """A start goes on, and rebuilds or sets aside what is wrong."""
     ERROR = "error"
     """Something is lost or can't be read: a partition is offline, or the start is refused."""
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be, each text in one line."""
+    """Something that isn't as it should be. Each text is one line."""
 
     severity: Severity
     path: str
@@ -67,7 +68,7 @@ NO_FILE_OF_KAFKAS = "it is no file of Kafka's"
 LEFT_ALONE = "nothing: a start leaves it alone. Delete it if it isn't wanted"
 
 
-# ---- one log directory, but for the logs in it
+# ---- one log directory, without its logs
 
 
 START_CHECKS = "nothing: a start checks it"
@@ -88,7 +89,7 @@ _CHECKPOINT_TODO = "remove it while nothing runs: it is written anew, and recove
 
 
 class LookedAt(NamedTuple):
-    """What a directory's own files say, as far as they can be read."""
+    """The content of a directory's own files, as far as they can be read."""
 
     meta_properties: dict[str, str] | None
     clean: bool
@@ -97,13 +98,13 @@ class LookedAt(NamedTuple):
 
     @property
     def node_id(self) -> int:
-        """-1 where it isn't said."""
+        """-1 if unknown."""
         said = (self.meta_properties or {}).get("node.id", "")
         return int(said) if said.isascii() and said.isdigit() else -1
 
     @property
     def directory_id(self) -> bytes | None:
-        """None where it isn't said, or makes no sense."""
+        """None if unknown or malformed."""
         try:
             return uuid_from_text((self.meta_properties or {})["directory.id"])
         except (KeyError, ValueError):
@@ -111,17 +112,17 @@ class LookedAt(NamedTuple):
 
     @property
     def recovery_points(self) -> dict[TopicPartition, int]:
-        """Up to where each log was synced."""
+        """The offset up to which each log was synced."""
         return self.offsets[checkpoints.RECOVERY_POINT_FILE]
 
     @property
     def log_starts(self) -> dict[TopicPartition, int]:
-        """Where each log begins, of those that don't where their first segment does."""
+        """The log starts that differ from the base of the first segment."""
         return self.offsets[checkpoints.LOG_START_FILE]
 
 
 def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt:
-    """What is wrong goes to `found`."""
+    """Examine the directory's own files. Findings are added to `found`."""
     properties: dict[str, str] | None = None
     where = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
     try:
@@ -173,7 +174,7 @@ def _properties(path: str, properties: dict[str, str] | None) -> Iterator[Findin
 
 
 def _unknown_in_directory(files: Files, path: str, clean: bool) -> Iterator[Finding]:
-    """Files that a start passes over, and those that a clean stop would have left. Folders are looked at elsewhere."""
+    """Files that a start ignores, and those that a clean stop would have left. Folders are examined elsewhere."""
     try:
         folders = set(files.list_subdirectories(path))
         names = [name for name in files.list_directory(path) if name not in folders]
@@ -183,7 +184,7 @@ def _unknown_in_directory(files: Files, path: str, clean: bool) -> Iterator[Find
     for name in names:
         if name not in _OTHERS and name not in CHECKPOINTS:
             yield Finding(Severity.NOTE, f"{path}/{name}", NO_FILE_OF_KAFKAS, LEFT_ALONE)
-    if not clean or len(folders) < 2:  # Kafka makes them empty, and barnabas later
+    if not clean or len(folders) < 2:  # Kafka creates them empty, and barnabas later
         return
     for name in CHECKPOINTS:
         if name == checkpoints.CLEANER_OFFSET_FILE or name in folders:
@@ -208,7 +209,7 @@ def _told(failure: OSError) -> str:
     return failure.strerror or str(failure)
 
 
-# ---- one partition's folder: segments with their checksums, what stands beside them
+# ---- one partition's folder: segments with their checksums, and side files
 
 
 _END_OF_OFFSET = 20
@@ -216,41 +217,42 @@ _TORN_TODO = "nothing, if the machine went down during a write: a start cuts the
 
 
 class LogExpectation(NamedTuple):
-    """What is said of a partition elsewhere."""
+    """What other files say about a partition."""
 
     topic_id: str | None
-    """Its text form; None where nobody says."""
+    """In text form; None if unknown."""
     recovery_point: int
     log_start_offset: int
     clean: bool
-    """Whether the last run stopped cleanly."""
+    """True if the last run stopped cleanly."""
     compacted: bool | None
-    """Whether gaps between its offsets mean nothing; None where nobody says whether it is compacted."""
+    """True if gaps between its offsets are normal; None if it is unknown whether the topic is compacted."""
 
 
 class SeenLog(NamedTuple):
-    """What there is of a partition, as far as its batches hold."""
+    """The content of a partition, as far as its batches are valid."""
 
     start_offset: int
     end_offset: int
     segments: dict[int, Walked]
-    """By base offset, those that can be read."""
+    """The readable segments, by base offset."""
     open_transactions: dict[int, int]
-    """Where each has its first batch, by producer id."""
+    """The first batch of each open transaction, by producer id."""
 
     @property
     def size_bytes(self) -> int:
-        """Of what holds."""
+        """The bytes of its valid batches."""
         return sum(walked.end for walked in self.segments.values())
 
     @property
     def latest_epoch(self) -> int:
-        """-1 where no batch says one."""
+        """-1 if no batch has one."""
         return max((epoch for each in self.segments.values() for epoch, _ in each.epochs), default=-1)
 
 
 def examine_log(files: Files, directory: str, expected: LogExpectation) -> Generator[Finding, None, SeenLog]:
-    """All that is wrong with a partition's folder, the metadata log's among them. Raises nothing that a disk says."""
+    """Find everything that is wrong with a partition's folder, which may be the metadata log's. Failures of
+    the disk are findings."""
     try:
         names = files.list_directory(directory)
     except OSError as failure:
@@ -276,7 +278,7 @@ def examine_log(files: Files, directory: str, expected: LogExpectation) -> Gener
             yield from _indexes(files, directory, base, set(names), walked[0])
             segments[base] = walked[0]._replace(
                 last_offsets={}, markers={}
-            )  # what is large is for its indexes
+            )  # its large parts are only for its indexes
             epochs += walked[0].epochs
     yield from _end(directory, bases, end_offset, expected)
     snapshots = sorted(
@@ -323,7 +325,7 @@ def _epochs(
     for (epoch, begin), end in zip_longest(walked, ends):
         offset = max(begin, log_start_offset)
         if end is not None and offset >= end:
-            continue  # entries below the begin of the log are dropped
+            continue  # entries below the log start are dropped
         said = max((known for known, start in entries if start <= offset), default=-1)
         if said != epoch >= 0:
             what = f"offset {offset} is of epoch {epoch} by its batch, and the file says {said}"
@@ -363,7 +365,7 @@ def _unfinished(directory: str, names: list[str]) -> Iterator[Finding]:
 
 
 def _unknown(directory: str, names: list[str]) -> Iterator[Finding]:
-    """What a start passes over in a partition's folder."""
+    """Files in a partition's folder that a start ignores."""
     known = (
         *SEGMENT_SUFFIXES,
         SNAPSHOT_SUFFIX,
@@ -456,7 +458,7 @@ def _indexes(files: Files, directory: str, base: int, names: set[str], walked: W
         path = file_path(directory, base, suffix)
         if f"{base:020d}{suffix}" not in names:
             if suffix != TXN_INDEX_SUFFIX or walked.aborted:
-                # Kafka makes those of a new segment at the first use
+                # Kafka creates those of a new segment at the first use
                 severity = Severity.WARNING if walked.batches else Severity.NOTE
                 yield Finding(severity, path, "it is missing", REBUILT)
             continue
@@ -498,7 +500,7 @@ def _snapshot(files: Files, directory: str, offset: int) -> Iterator[Finding]:
             return
 
 
-# ---- one segment, walked from its first byte to the last batch that holds
+# ---- one segment, walked from its first byte to the last valid batch
 
 
 READ_FAILURES = (
@@ -509,16 +511,19 @@ READ_FAILURES = (
     DecompressionError,
     UnsupportedFormatError,
 )
-"""Of what a disk says."""
+"""The exceptions for failures of the disk."""
 UNREADABLE_RECORDS = (CodecError, CorruptRecordError, DecompressionError, ValueError, IndexError)
-"""Of a batch whose checksum is right, and whose records are none. (A codec that isn't installed says nothing of it.)"""
+"""The exceptions for a batch with a right checksum and invalid records. (A missing codec is no finding.)"""
 
 
 def walk_segment(
     files: Files, directory: str, base: int, begun: dict[int, int], *, is_open: bool
 ) -> tuple[Walked, int]:
-    """What its batches say, and the size of the file. `begun`: where each open transaction has its first batch, by
-    producer id, which is brought from the begin of the segment to its end. Raises `READ_FAILURES`."""
+    """Return the content of the segment's batches, and the size of the file. Raises `READ_FAILURES`.
+
+    `begun` is the first batch of each open transaction, by producer id. It is updated from the start of the
+    segment to its end.
+    """
     segment = Segment(files, directory, base, created_ms=0, jitter_ms=0, max_index_bytes=0)
     walk = _Walk(base, begun)
     try:
@@ -585,16 +590,16 @@ class _Walk:
 
 
 def told_of(failure: Exception) -> str:
-    """In one line."""
+    """Describe a failure in one line."""
     if isinstance(failure, OSError):
         return failure.strerror or str(failure)
     return str(failure) or type(failure).__name__
 
 
-# ---- a segment's indexes, entry by entry, held against the batches of the segment
+# ---- checking a segment's indexes, entry by entry, against its batches
 #
-# They have no checksum. What an entry says is true where a batch says the same; that entries are missing, nobody can
-# tell but from the last one of a time index, which says the segment's largest timestamp.
+# They have no checksum. An entry is right if a batch agrees. Missing entries can't be noticed, except the
+# last one of a time index, which has the segment's largest timestamp.
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -602,23 +607,24 @@ TXN_ENTRY = Struct(">hqqqq")
 
 
 class Walked(NamedTuple):
-    """What a segment's batches say."""
+    """The content of a segment's batches."""
 
     last_offsets: dict[int, int]
     """By position."""
     markers: dict[int, tuple[int, int]]
-    """By its offset the producer of each transaction marker, and where that one's transaction has its first batch of
-    those that are left; -1 where it has none."""
+    """The offset of each transaction marker → its producer, and the first remaining batch of its transaction;
+    -1 if there is none."""
     aborted: int
-    """How many transactions with batches are aborted in it. (A marker may end one that wrote nothing here.)"""
+    """The number of transactions with batches that are aborted in it. (A marker may end one without batches here.)
+    """
     gap: tuple[int, int, int] | None
-    """The first batch that doesn't follow upon the one before: its position, the offset that was due, its own."""
+    """The first batch that doesn't follow the one before it: its position, the expected offset, its own offset."""
     batches: int
     epochs: list[tuple[int, int]]
-    """(leader epoch, the first batch's base offset), each time that it changes."""
+    """(leader epoch, the first batch's base offset), for each change of the epoch."""
     is_open: bool
-    """It is the last segment, and the run ended without a stop: its indexes needn't be up to date, and may have the
-    room that Kafka makes in advance."""
+    """It is the last segment, and the run ended without a clean stop. Then its indexes may lag behind, and
+    may have the space that Kafka preallocates."""
     max_timestamp_ms: int
     first_offset: int
     end_offset: int
@@ -632,7 +638,7 @@ class IndexEntry(NamedTuple):
     position: int
     values: tuple[int, ...]
     wrong: str
-    """"" where it is what the batches say."""
+    """"" if it agrees with the batches."""
 
     @property
     def told(self) -> str:
@@ -640,7 +646,7 @@ class IndexEntry(NamedTuple):
 
 
 def offset_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
-    """Of an `.index`: (offset, position)."""
+    """The entries of an `.index`: (offset, position)."""
     previous = 0
     for number, (relative, position) in enumerate(OFFSET_ENTRY.iter_unpack(used(data, OFFSET_ENTRY))):
         offset = base + relative
@@ -657,7 +663,7 @@ def offset_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntr
 
 
 def time_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
-    """Of a `.timeindex`: (timestamp in ms, offset)."""
+    """The entries of a `.timeindex`: (timestamp in ms, offset)."""
     offsets = set(walked.last_offsets.values())
     previous = -1
     for number, (timestamp_ms, relative) in enumerate(TIME_ENTRY.iter_unpack(used(data, TIME_ENTRY))):
@@ -673,7 +679,7 @@ def time_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]
 
 
 def txn_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
-    """Of a `.txnindex`: (producer id, first offset, last offset, last stable offset)."""
+    """The entries of a `.txnindex`: (producer id, first offset, last offset, last stable offset)."""
     previous = base - 1
     whole = data[: len(data) // TXN_ENTRY.size * TXN_ENTRY.size]
     for number, (version, *values) in enumerate(TXN_ENTRY.iter_unpack(whole)):
@@ -697,18 +703,18 @@ def txn_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
 
 
 def used(data: bytes, entry: Struct) -> bytes:
-    """Without the zeros that Kafka leaves behind the entries where it was killed; whole entries."""
+    """The used part, in whole entries, without the zeros that a killed Kafka leaves after the entries."""
     entries = -(-used_bytes(data) // entry.size)
     return data[: min(entries, len(data) // entry.size) * entry.size]
 
 
 def wrong_with_offset_index(data: bytes, base: int, walked: Walked) -> str:
-    """The first thing, "" where there is none."""
+    """The first mistake, or ""."""
     return _first(offset_entries(data, base, walked)) or _wrong_end(data, OFFSET_ENTRY, walked)
 
 
 def wrong_with_time_index(data: bytes, base: int, walked: Walked) -> str:
-    """The first thing, "" where there is none."""
+    """The first mistake, or ""."""
     told = _first(time_entries(data, base, walked)) or _wrong_end(data, TIME_ENTRY, walked)
     if told or walked.is_open or walked.max_timestamp_ms < 0:
         return told
@@ -721,7 +727,7 @@ def wrong_with_time_index(data: bytes, base: int, walked: Walked) -> str:
 
 
 def wrong_with_txn_index(data: bytes, base: int, walked: Walked) -> str:
-    """The first thing, "" where there is none."""
+    """The first mistake, or ""."""
     told = _first(txn_entries(data, base, walked))
     if told:
         return told

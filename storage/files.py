@@ -1,8 +1,7 @@
-"""The port to the disk: every operation on files that storage knows, each under its own name.
+"""The port to the disk: every operation on files that storage uses, each under its own name.
 
-`Files` says what an operation does; `disk_files.DiskFiles` does it on a real disk. Each operation asks a hook
-before it acts, so that a test can make any of them fail, write less than it was given, or be the last one of a
-process.
+`Files` specifies each operation, and `disk_files.DiskFiles` does it on a real disk. Each operation calls a hook
+before it acts. So a test can make any of them fail, write less than it was given, or be the last one of a process.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from typing import NamedTuple, ParamSpec, TypeGuard, TypeVar
 from protocol.wire.primitives import Bytes
 
 FaultHook = Callable[[str, str, int], int | None]
-"""Called as (operation, path, size in bytes) before each operation. It may raise; a number makes an operation
-that writes stop after so many bytes.
-"""
+"""Called as (operation, path, size in bytes) before each operation. It may raise. If it returns a number, an
+operation that writes stops after that many bytes."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 MOST_RETIRED_FILES = 256
-"""Files out of use that stay open for those who hold them; past it the oldest is lost to its holders. Kafka keeps each
-one that is referred to, as it keeps all files open."""
+"""The most files out of use that stay open for their holders. Beyond that the oldest is lost to its holders.
+Kafka keeps each one that is referred to, as it keeps all files open."""
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-"""What `OSError` says where a file can't be opened since too many are, in the process or in the system. Nothing was
-done, and nothing is known of the disk."""
+"""Errnos of `OSError` if a file can't be opened because too many are, in the process or in the system.
+Nothing was done, and the disk may be all right."""
 
 OPERATIONS: list[str] = []
-"""The names of all operations, each a place to inject a fault or a crash."""
+"""The names of all operations. At each a fault or a crash can be injected."""
 
 
 def _operation(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -42,22 +40,24 @@ def _operation(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def is_out_of_descriptors(failure: BaseException | None) -> TypeGuard[OSError]:
-    """Whether it is one of `OUT_OF_DESCRIPTORS`."""
+    """True if it is one of `OUT_OF_DESCRIPTORS`."""
     return isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS
 
 
 def is_shortage(failure: BaseException | None) -> TypeGuard[MemoryError | OSError]:
-    """Whether there was too little memory, or no descriptor left: it may be tried again."""
+    """True if there was too little memory, or no descriptor left. A retry may succeed."""
     return isinstance(failure, MemoryError) or is_out_of_descriptors(failure)
 
 
 class TornWriteError(OSError):
-    """A write failed part-way and couldn't be taken back: the file no longer ends where the log believes."""
+    """A write failed part-way and couldn't be undone: the file no longer ends where the log believes."""
 
 
 class LockedError(Exception):
-    """Another process, or another log directory of this one, holds the lock; `holder` is the process's id, and
-    `command` how it was called, where the system tells them."""
+    """Another process, or another log directory of this one, holds the lock.
+
+    `holder` is its process id and `command` its command line, if the system reveals them.
+    """
 
     def __init__(self, message: str, holder: int | None = None, command: str = "") -> None:
         super().__init__(message)
@@ -66,15 +66,15 @@ class LockedError(Exception):
 
 
 class Volume(NamedTuple):
-    """What a directory lies on, be there other directories on it or not (Java's `FileStore`)."""
+    """The volume that a directory is on, maybe with others (Java's `FileStore`)."""
 
     total_bytes: int
     usable_bytes: int
-    """What this process may still write to it."""
+    """How much this process may still write to it."""
 
 
 class File:
-    """A path, with a descriptor while it is one of the open ones (else `descriptor` is -1)."""
+    """A path, with a descriptor while it is open (else `descriptor` is -1)."""
 
     __slots__ = ("descriptor", "failure", "held", "path", "used_lately")
 
@@ -83,13 +83,14 @@ class File:
         self.descriptor = -1
         self.used_lately = False
         self.failure: OSError | None = None
-        """Of closing it while it made way for another: what was written may be lost, as who uses it next is told."""
+        """The failure of closing it to make room for another: written data may be lost. Its next user gets
+        this failure."""
         self.held: HeldFile | None = None
-        """Set while someone is yet to read ranges of it."""
+        """Set as long as someone may still read ranges of it."""
 
 
 class HeldFile:
-    """A file that stays readable for those who hold it, though it is taken out of use meanwhile."""
+    """A file that stays readable for its holders even if it is taken out of use meanwhile."""
 
     __slots__ = ("cuts", "file", "holders", "lost")
 
@@ -103,21 +104,22 @@ class HeldFile:
 
 
 class Files(ABC):
-    """The files of one node: its faults and its bound on open descriptors are its own, whoever else is in the process.
+    """The files of one node. Each node has its own faults and its own bound on open descriptors, even within
+    one process.
 
-    What an implementation owes:
+    An implementation has to ensure:
 
-    - Each operation calls `_ask` with its own name before it acts. What the hook raises ends the operation with
-      nothing done; a number that it returns cuts `append` and `write_whole` short.
-    - An operation on a path opens and closes for itself and may run in any thread. One that takes a `File` belongs
-      to the thread that runs the logs.
-    - An open `File` stays the file that it was opened as, though its path is renamed or removed; an implementation
-      may close it between two calls (a bound on descriptors), and then the next call opens its path again. So whoever
-      renames a path changes `File.path` too.
-    - Bytes outlive a crash of the machine once `sync` of their file has returned, and names in a directory once
-      `sync_directory` has. What wasn't synced may be lost, a later write though an earlier one is kept. A killed
-      process loses nothing that an operation has done.
-    - Failures are `OSError` with an errno, and those that the operations name.
+    - Each operation calls `_ask` with its own name before it acts. An exception from the hook ends the
+      operation before it has done anything. A number from the hook cuts `append` and `write_whole` short.
+    - An operation on a path opens and closes by itself, and may run in any thread. One on a `File` belongs to
+      the thread that runs the logs.
+    - An open `File` stays the same file even if its path is renamed or removed. But an implementation may
+      close it between two calls (to bound descriptors), and then the next call opens its path again. So code
+      that renames a path also changes `File.path`.
+    - Bytes survive a crash of the machine once `sync` of their file has returned, and names in a directory
+      once `sync_directory` has. Unsynced data may be lost, even a later write while an earlier one is kept. A
+      killed process loses nothing that an operation has done.
+    - Failures are `OSError` with an errno, or those that the operations name.
     """
 
     __slots__ = ("_fault_hook", "_most_retired", "_retired")
@@ -128,7 +130,7 @@ class Files(ABC):
         self._retired: dict[HeldFile, None] = {}
 
     def set_fault_hook(self, hook: FaultHook | None) -> None:
-        """Sets what every operation asks before it acts; `None` is the ordinary state."""
+        """Set the hook that every operation calls before it acts. `None` is the normal case."""
         self._fault_hook = hook
 
     def _ask(self, operation: str, path: str, size: int = 0) -> int | None:
@@ -138,28 +140,28 @@ class Files(ABC):
 
     @abstractmethod
     def limit_open_files(self, limit: int) -> None:
-        """Bounds the descriptors kept open, from now on (Kafka has no such bound and asks for a higher ulimit)."""
+        """Bound the descriptors kept open, from now on. (Kafka has no such bound and asks for a higher ulimit.)"""
 
     def limit_retired_files(self, limit: int) -> None:
-        """Bounds, from now on, how many files out of use stay open beside those for those who hold them."""
+        """Bound, from now on, how many more files out of use stay open for their holders."""
         self._most_retired = limit
 
     @abstractmethod
     def open_files_count(self) -> int:
-        """How many descriptors are open."""
+        """The number of open descriptors."""
 
     @abstractmethod
     @_operation
     def open_existing(self, file: File) -> int:
-        """The descriptor, opened if need be. Raises `FileNotFoundError`: no file is ever made in passing."""
+        """The descriptor, after opening the file if needed. Raises `FileNotFoundError`: this never creates a file."""
 
     @abstractmethod
     @_operation
     def create(self, file: File) -> None:
-        """Makes the file, empty even where one was, and keeps it open."""
+        """Create the file, emptying an existing one, and keep it open."""
 
     def close(self, file: File) -> None:
-        """Lets the descriptor go; a later use opens the path again. Who holds the file goes on reading what it is."""
+        """Close the descriptor. A later use opens the path again. Holders of the file can still read the old one."""
         if file.held is not None:
             self._retire(file, file.held)
         if file.descriptor >= 0:
@@ -167,14 +169,14 @@ class Files(ABC):
 
     @abstractmethod
     def _close(self, file: File) -> None:
-        """Closes the descriptor that the file has."""
+        """Close the file's descriptor."""
 
     @abstractmethod
     def _disown(self, file: File) -> None:
-        """The file's descriptor is another's from now on, and doesn't count as one of the open ones."""
+        """Hand the file's descriptor to another owner. It doesn't count as one of the open ones any more."""
 
     def hold(self, file: File) -> HeldFile:
-        """Keeps the file readable as it is, until `release`, whatever becomes of its path."""
+        """Keep the file readable as it is until `release`, whatever happens to its path."""
         held = file.held
         if held is None:
             held = file.held = HeldFile(file)
@@ -182,7 +184,7 @@ class Files(ABC):
         return held
 
     def release(self, held: HeldFile) -> None:
-        """One holder less."""
+        """Drop one holder."""
         held.holders -= 1
         if held.holders:
             return
@@ -194,10 +196,10 @@ class Files(ABC):
             held.file.held = None
 
     def _retire(self, file: File, held: HeldFile) -> None:
-        """The file goes out of use: its descriptor becomes that of its holders alone."""
+        """Take the file out of use. From now on its descriptor belongs to its holders alone."""
         file.held = None
         try:
-            self.open_existing(file)  # it may have made way for another
+            self.open_existing(file)  # it may have been closed to make room for another
         except OSError as failure:
             held.lost = failure
             return
@@ -216,26 +218,26 @@ class Files(ABC):
     @abstractmethod
     @_operation
     def append(self, file: File, data: Bytes, position: int) -> None:
-        """Writes all of `data` at `position`, the file's end, in one call; or nothing.
+        """Write all of `data` at `position`, the file's end, in one call, or nothing.
 
-        What a short or failed write left behind is cut off again before `OSError` is raised; where even that
-        fails it is `TornWriteError`.
+        What a short or failed write left is cut off again before `OSError` is raised. If even that fails, it
+        raises `TornWriteError`.
         """
 
     @abstractmethod
     @_operation
     def read(self, file: File, size: int, position: int) -> bytes:
-        """Up to `size` bytes at `position`; fewer at the file's end."""
+        """Read up to `size` bytes at `position`; fewer at the file's end."""
 
     @abstractmethod
     @_operation
     def read_into(self, file: File, buffer: memoryview, position: int) -> int:
-        """Fills the buffer from `position` on: how many bytes came, fewer at the file's end."""
+        """Fill the buffer from `position` on. Returns the number of bytes, fewer at the file's end."""
 
     @abstractmethod
     @_operation
     def truncate(self, file: File, size: int) -> None:
-        """Cuts the file to `size` bytes. Who holds the file must be told, by `_cut`."""
+        """Cut the file to `size` bytes. The implementation has to call `_cut` for its holders."""
 
     def _cut(self, file: File, size: int) -> None:
         if file.held is not None:
@@ -251,68 +253,68 @@ class Files(ABC):
     @abstractmethod
     @_operation
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in milliseconds since 1970."""
+        """The time of the last write to the file, in milliseconds since 1970."""
 
     @abstractmethod
     @_operation
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Makes it look as if the file had last been written then. Raises `FileNotFoundError`."""
+        """Set the time of the last write to the file. Raises `FileNotFoundError`."""
 
     @abstractmethod
     @_operation
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory of that path."""
+        """True if there is a file or a directory with this path."""
 
     @abstractmethod
     @_operation
     def real_path(self, path: str) -> str:
-        """The one absolute path that all paths of the same file or directory lead to. There need be none."""
+        """The one absolute path that all paths of the same file or directory lead to. It need not exist."""
 
     @abstractmethod
     @_operation
     def volume(self, path: str) -> Volume:
-        """How large the volume is that the directory lies on. Raises `FileNotFoundError`."""
+        """The size of the volume that the directory is on. Raises `FileNotFoundError`."""
 
     @abstractmethod
     @_operation
     def sync(self, path: str) -> None:
-        """Waits until the file's bytes are on the disk. A file that is gone (renamed to be deleted) needs none."""
+        """Wait until the file's bytes are on the disk. A missing file (renamed to be deleted) is no error."""
 
     @abstractmethod
     @_operation
     def sync_directory(self, path: str) -> None:
-        """Waits until the names in the directory are on the disk. A directory that is gone needs none."""
+        """Wait until the names in the directory are on the disk. A missing directory is no error."""
 
     @abstractmethod
     @_operation
     def read_whole(self, path: str) -> bytes:
-        """All of the file. Raises `FileNotFoundError`."""
+        """Read all of the file. Raises `FileNotFoundError`."""
 
     @abstractmethod
     @_operation
     def write_whole(self, path: str, data: Bytes) -> None:
-        """The file anew with these bytes, not synced; one that was there is written over."""
+        """Write a file with these bytes, unsynced. An existing one is overwritten."""
 
     @abstractmethod
     @_operation
     def rename(self, old: str, new: str) -> None:
-        """Raises `FileNotFoundError` where there is no `old`; a file at `new` is replaced."""
+        """Rename `old`, replacing a file at `new`. Raises `FileNotFoundError` if there is no `old`."""
 
     @abstractmethod
     @_operation
     def remove(self, path: str) -> None:
-        """Deletes the file, if there is one."""
+        """Delete the file, if it exists."""
 
     @abstractmethod
     @_operation
     def remove_tree(self, path: str) -> None:
-        """Deletes the directory with all that is in it, if there is one."""
+        """Delete the directory with everything in it, if it exists."""
 
     @abstractmethod
     @_operation
     def make_directory(self, path: str) -> None:
-        """The directory, if there is none. Raises `FileNotFoundError` where the one above is missing: a partition must
-        not make a lost log directory anew."""
+        """Make the directory, if it doesn't exist. Raises `FileNotFoundError` if its parent is missing: a
+        partition must not recreate a lost log directory."""
 
     @abstractmethod
     @_operation
@@ -327,20 +329,21 @@ class Files(ABC):
     @abstractmethod
     @_operation
     def lock(self, path: str) -> None:
-        """Takes the lock of a log directory, for this process against all others, and within the process against
-        every other holder. Raises `LockedError`."""
+        """Take the lock of a log directory, for this process against all others, and against every other
+        holder within the process. Raises `LockedError`."""
 
     @abstractmethod
     @_operation
     def unlock(self, path: str) -> None:
-        """Gives the lock back."""
+        """Release the lock."""
 
-    # ---- made of operations
+    # ---- composed of operations
 
     def replace_whole(self, path: str, data: Bytes, *, synced: bool = True) -> None:
-        """The file with these bytes or the old ones, never a part: written beside it as `.tmp`, then renamed.
+        """Replace the file: it has either these bytes or the old ones, never a part. It is written beside it
+        as `.tmp`, then renamed.
 
-        With `synced` false that holds for a killed process, but not for a power failure until `sync` is called.
+        If `synced` is false, that holds for a killed process, but not for a power failure until `sync` is called.
         """
         temporary = path + ".tmp"
         self.write_whole(temporary, data)
@@ -351,7 +354,7 @@ class Files(ABC):
             self.sync_directory(os.path.dirname(path))
 
     def make_directories(self, path: str) -> None:
-        """The directory with those above it, as far as there are none."""
+        """Make the directory with its parents, as far as they are missing."""
         try:
             self.make_directory(path)
         except FileNotFoundError:
@@ -362,8 +365,8 @@ class Files(ABC):
             self.make_directory(path)
 
     def make_say(self, file: File, data: Bytes) -> None:
-        """The file with these bytes. One that has them already isn't touched; otherwise a killed process may leave a
-        part of them."""
+        """Give the file these bytes. If it has them already it isn't touched. Otherwise a killed process may
+        leave a part."""
         try:
             if self.size_of(file) == len(data) and (not data or self.read_whole(file.path) == data):
                 return
@@ -374,14 +377,14 @@ class Files(ABC):
             self.append(file, data, 0)
 
 
-# ---- a range of a file that is read when its bytes are wanted (Kafka: a slice of `FileRecords`)
+# ---- a range of a file that is read when its bytes are needed (Kafka: a slice of `FileRecords`)
 
 
 class FileRange:
-    """Bytes of a file, as they were when this was made: the file is held for as long as this exists.
+    """Bytes of a file, as they were when this was made. It holds the file as long as it exists.
 
-    Its length is their number. Reading raises `OSError` where they aren't there any more: the file's end was cut off,
-    or too many files that are out of use were held.
+    Its length is the number of bytes. Reading raises `OSError` if they are gone: the file's end was cut off,
+    or too many files out of use were held.
     """
 
     __slots__ = ("_cuts_before", "_files", "_held", "_position", "_size")
@@ -400,12 +403,12 @@ class FileRange:
         return self._size
 
     def part(self, at: int, size: int) -> FileRange:
-        """`size` bytes of the range from its byte `at` on, left in their file. Raises as `read`."""
+        """`size` bytes of the range from its byte `at` on, left in their file. Raises as `read` does."""
         self._check()
         return FileRange(self._files, self._held.file, self._position + at, size)
 
     def read(self, at: int, size: int) -> bytes:
-        """`size` bytes of the range from its byte `at` on, at most up to its end."""
+        """Read `size` bytes of the range from its byte `at` on, at most up to its end."""
         size = min(size, self._size - at)
         self._check()
         data = self._files.read(self._held.file, size, self._position + at)
@@ -414,7 +417,8 @@ class FileRange:
         return data
 
     def read_into(self, at: int, buffer: memoryview) -> int:
-        """Fill the buffer from byte `at` on, at most up to the range's end; how many bytes that is, at least one."""
+        """Fill the buffer from byte `at` on, at most up to the range's end. Returns the number of bytes, at
+        least one."""
         self._check()
         count = self._files.read_into(self._held.file, buffer[: self._size - at], self._position + at)
         if not count:
@@ -434,7 +438,7 @@ class FileRange:
         return OSError(errno.EIO, f"ends at position {self._position + at}", self._held.file.path)
 
 
-# ---- the names of a partition's files, and the offset in each: `00000000000000000369.log`
+# ---- the names of a partition's files with their offset: `00000000000000000369.log`
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -456,8 +460,8 @@ def file_path(directory: str, offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The offset at the front of the name; None for a name of another kind, a metadata snapshot's
-    (`<offset>-<epoch>.checkpoint`) among them."""
+    """The offset at the start of the name. None for a name of another kind, such as a metadata snapshot's
+    (`<offset>-<epoch>.checkpoint`)."""
     digits = name[:_DIGITS]
     if len(name) > _DIGITS and name[_DIGITS] == "." and digits.isascii() and digits.isdigit():
         return int(digits)

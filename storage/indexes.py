@@ -1,16 +1,17 @@
-"""A segment's indexes: what is where in the `.log`, when, and which of its transactions were aborted. All big-endian.
+"""A segment's indexes: positions of offsets, times, and aborted transactions. All numbers are big-endian.
 
-`.index`, an entry about every `index.interval.bytes`: `int32 last offset of the batch - the segment's base | int32
-position of the batch`. `.timeindex`, for searches by time and for retention: `int64 largest timestamp so far | int32
-last offset of the batch that has it - base`; timestamps grow strictly. The entries of both are in the page cache, as
-Kafka's are in a map of the file, and are searched there: a partition that nobody asks keeps a count and nothing else.
+`.index` has an entry about every `index.interval.bytes`: `int32 last offset of the batch - the segment's base
+| int32 position of the batch`. `.timeindex` is for searches by time and for retention: `int64 largest
+timestamp so far | int32 last offset of the batch that has it - base`, with strictly ascending timestamps. The
+entries of both are in the page cache, as Kafka's are in a mapped file, and are searched there. A partition
+that nobody reads only keeps a count.
 
-`.txnindex`: the aborted transactions whose marker stands in the segment, `int16 version = 0 | int64 producer id | int64
-first offset | int64 last offset (the marker's) | int64 last stable offset`; last offsets grow strictly. Kafka makes the
-file at the first abort, and trusts its absence: where it was lost, aborted records are served. Here a segment of a
-partition that knew transactions keeps the file even if it is empty, so that its absence is noticed (`recovery.py`). It
-has no checksum. What was read from the file is *unproven* until somebody has held it against the batches
-(`storage.log.aborted`); what this run has appended, or made anew, isn't.
+`.txnindex` has the aborted transactions with a marker in the segment: `int16 version = 0 | int64 producer id |
+int64 first offset | int64 last offset (the marker's) | int64 last stable offset`, with strictly ascending last
+offsets. Kafka creates the file at the first abort, and trusts its absence: if it was lost, aborted records are
+served. Here a segment of a partition that knew transactions keeps even an empty file, so that its absence is
+noticed (`recovery.py`). It has no checksum. Records read from the file are *unproven* until they have been checked
+against the batches (`storage.log.aborted`). Those that this run has appended or rebuilt are proven.
 
 Source: org.apache.kafka.storage OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn.
 """
@@ -29,14 +30,14 @@ from storage.files import File, Files
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""What an entry holds: a segment's last offset is at most so far from its base."""
+"""The largest distance of a segment's last offset from its base: more doesn't fit in an entry."""
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _UNKNOWN = -1
 
 
 class _Column:
-    """One of the two numbers of each entry, for `bisect`: each fetch asks it."""
+    """One of the two numbers of each entry, as a sequence for `bisect`. Each fetch uses it."""
 
     __slots__ = ("_count", "_entry_size", "_file", "_read", "_shift", "_size", "_unpack")
 
@@ -59,14 +60,16 @@ class _Column:
 
 
 class _EntryIndex:
-    """A file of entries of two numbers. Nothing is read before it is asked for. All calls may raise `OSError`:
-    `FileNotFoundError` without a file."""
+    """A file of entries of two numbers. It reads nothing before it is needed.
+
+    All calls may raise `OSError`: `FileNotFoundError` without a file.
+    """
 
     __slots__ = ("_count", "_files", "_last_entry", "base_offset", "file")
 
     ENTRY: ClassVar[Struct]
     TRUE_ZEROS: ClassVar[int]
-    """So many of the first entries may be all zeros by themselves."""
+    """How many of the first entries may really be all zeros."""
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self._files = files
@@ -74,7 +77,7 @@ class _EntryIndex:
         self.base_offset = base_offset
         self._count = _UNKNOWN
         self._last_entry: tuple[int, int] | None = None
-        """The last entry, once it was asked for."""
+        """The last entry, once it was needed."""
 
     @property
     def count(self) -> int:
@@ -88,7 +91,7 @@ class _EntryIndex:
         self._last_entry = None
 
     def make_anew(self, entries: Bytes) -> None:
-        """Makes the file hold these, each as `pack` gives it, and nothing else."""
+        """Make these the only entries of the file, each in the form that `pack` returns."""
         self._files.make_say(self.file, entries)
         self._count = len(entries) // self.ENTRY.size
         self._last_entry = None
@@ -112,7 +115,7 @@ class _EntryIndex:
         self._last_entry = None
 
     def trim(self) -> None:
-        """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over."""
+        """Cut off the zeros of a file that a killed Kafka had preallocated."""
         size, entry_size = self._files.size_of(self.file), self.ENTRY.size
         count = self._count = size // entry_size
         if count > self.TRUE_ZEROS and not any(self._read(count - 1)):
@@ -126,19 +129,19 @@ class _EntryIndex:
 
 
 class OffsetIndex(_EntryIndex):
-    """From offsets to positions in the `.log`. The first batch of a segment never gets an entry, so no real one is all
-    zeros."""
+    """Offsets and their positions in the `.log`. The first batch of a segment never gets an entry, so no real
+    entry is all zeros."""
 
     __slots__ = ()
     ENTRY = OFFSET_ENTRY
     TRUE_ZEROS = 0
 
     def pack(self, last_offset: int, position: int) -> bytes:
-        """An entry as the file has it."""
+        """An entry in the file's form."""
         return OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Adds an entry; offsets and positions only ever grow."""
+        """Add an entry. Offsets and positions only ever grow."""
         self._append(self.pack(last_offset, position), (last_offset, position))
 
     def entry(self, slot: int) -> tuple[int, int]:
@@ -155,7 +158,7 @@ class OffsetIndex(_EntryIndex):
         return entry
 
     def lookup(self, offset: int) -> int:
-        """Where to look for `offset` from: the position of the last entry at or below it, 0 without one."""
+        """The position from which to look for `offset`: that of the last entry at or below it, 0 without one."""
         count = self.count
         if not count:
             return 0
@@ -166,8 +169,8 @@ class OffsetIndex(_EntryIndex):
     def offset_at_or_after(self, position: int) -> int | None:
         """The offset of the first entry whose position is at or after the given one.
 
-        Of the very first entry only the position after: Kafka's search doesn't look whether that one is equal
-        (AbstractIndex.binarySearch).
+        For the very first entry the position has to be after it, since Kafka's search doesn't check whether
+        that one is equal (AbstractIndex.binarySearch).
         """
         count = self.count
         if not count or position > self.last_entry()[1]:
@@ -180,13 +183,13 @@ class OffsetIndex(_EntryIndex):
         return self.entry(slot)[0]
 
     def entry_at_or_before(self, position: int) -> tuple[int, int]:
-        """(offset, position) of the last entry not behind the position; (base offset, 0) without one."""
+        """(offset, position) of the last entry at or before the position; (base offset, 0) without one."""
         count = self.count
         slot = bisect_right(self._column(_INT32, 4, count), position) - 1 if count else -1
         return self.entry(slot) if slot >= 0 else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at or above the offset."""
+        """Drop the entries at or above the offset."""
         count = self.count
         self.truncate_to_count(
             bisect_left(self._column(_INT32, 0, count), offset - self.base_offset) if count else 0
@@ -201,11 +204,11 @@ class TimeIndex(_EntryIndex):
     TRUE_ZEROS = 1
 
     def pack(self, timestamp_ms: int, offset: int) -> bytes:
-        """An entry as the file has it."""
+        """An entry in the file's form."""
         return TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
-        """Adds an entry if the timestamp is larger than the last entry's. Returns whether it was."""
+        """Add an entry if the timestamp is larger than the last entry's. Returns True if it was."""
         if timestamp_ms <= self.last_entry()[0]:
             return False
         self._append(self.pack(timestamp_ms, offset), (timestamp_ms, offset))
@@ -231,7 +234,7 @@ class TimeIndex(_EntryIndex):
         return self.entry(slot) if slot >= 0 else (NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries whose batch is at or above the offset."""
+        """Drop the entries whose batch is at or above the offset."""
         count = self.count
         self.truncate_to_count(
             bisect_left(self._column(_INT32, 8, count), offset - self.base_offset) if count else 0
@@ -259,7 +262,7 @@ class AbortedTxn(NamedTuple):
 
 
 class _Content:
-    """What the file says, and of that what was looked at."""
+    """The file's content, and what has been decoded of it."""
 
     __slots__ = ("bounds", "data", "ends", "runs", "unproven")
 
@@ -267,16 +270,18 @@ class _Content:
         del data[len(data) - len(data) % RECORD_SIZE :]
         self.data = data
         self.unproven = unproven
-        """A byte for each of the first records, 1 while it is unproven; None where none is."""
+        """A byte for each of the first records, 1 while it is unproven; None if all are proven."""
         last_ones = range(_RUN_SIZE - RECORD_SIZE, len(data), _RUN_SIZE)
         self.ends = [_RECORD.unpack_from(data, position)[_LAST_OFFSET] for position in last_ones]
         """The last offset of each `_RUN` records."""
         self.runs: dict[int, list[AbortedTxn]] = {}
-        """Those that were asked for lately; the one behind the last whole one, too."""
+        """Runs that were used lately, including the incomplete one at the end."""
         self.bounds: dict[int, tuple[int, int]] = {}
-        """Of whole runs that were asked for the least first offset and the largest last stable offset. A transaction
-        that stays open has all that are aborted meanwhile say its offset, and a read would look at each of them every
-        time."""
+        """For complete runs that were used, the least first offset and the largest last stable offset.
+
+        If one transaction stays open, all that are aborted meanwhile refer to its offset, and each read would
+        have to look at all of them.
+        """
 
     def append(self, txn: AbortedTxn, record: bytes) -> None:
         run = self.runs.get(len(self.data) // _RUN_SIZE)
@@ -287,7 +292,7 @@ class _Content:
             self.ends.append(txn.last_offset)
 
     def are_proven(self, first: int, end: int) -> bool:
-        """Of the records from the one before the first on: where that ends tells which is the first."""
+        """True if these records are proven, including the one before the first: its end tells which is the first."""
         unproven = self.unproven
         return unproven is None or unproven.find(1, first - 1 if first else 0, end) < 0
 
@@ -301,12 +306,12 @@ class _Content:
         return records
 
     def number_at(self, offset: int) -> int:
-        """Of the first record whose marker is at the offset or behind it."""
+        """The number of the first record whose marker is at or after the offset."""
         run = bisect_left(self.ends, offset)
         return run * _RUN + bisect_left(self.run(run), offset, key=_last_offset)
 
     def bounds_of(self, run: int) -> tuple[int, int]:
-        """Of a run that is whole."""
+        """The bounds of a complete run."""
         found = self.bounds.get(run)
         if found is None:
             records = self.run(run)
@@ -318,10 +323,11 @@ class _Content:
 
 
 class TransactionIndex:
-    """The file is read at the first question and kept as it is; a segment without it has none. Raises `OSError`.
+    """The aborted transactions of a segment. The file is read when first needed, and kept as it is. Raises
+    `OSError`.
 
-    Nothing is made of a record before it is asked for: after a start the first reader of a segment waits for the file
-    alone, be there hundreds of thousands of aborted transactions in it.
+    Records are only decoded when needed. After a start, the first reader of a segment only waits for the
+    file, even with hundreds of thousands of aborted transactions.
     """
 
     __slots__ = ("_files", "_read", "file", "remaking")
@@ -329,19 +335,19 @@ class TransactionIndex:
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.file = File(path)
-        self._read: _Content | None = None  # not before somebody asks: most segments have none
+        self._read: _Content | None = None  # None until needed: most segments have no such file
         self.remaking: Iterator[list[AbortedTxn] | None] | None = None
-        """What it is to say, while `storage.log.aborted` is at finding that out; nothing once it is cut off."""
+        """The work of `storage.log.aborted` while it rebuilds the index. None once the segment is cut off."""
 
     @property
     def records(self) -> list[AbortedTxn]:
-        """All of them, by last offset."""
+        """All records, by last offset."""
         return _records_in(self._content().data)
 
     @property
     def count(self) -> int:
-        """How many records there are."""
-        read = self._read  # asked at each entry of the other indexes
+        """The number of records."""
+        read = self._read  # needed for each entry of the other indexes
         return len((self._content() if read is None else read).data) // RECORD_SIZE
 
     def _content(self) -> _Content:
@@ -358,19 +364,19 @@ class TransactionIndex:
         return (self._read is not None and bool(self._read.data)) or self._files.exists(self.file.path)
 
     def create(self) -> None:
-        """The file with no records."""
+        """Create the file without records."""
         self._files.create(self.file)
         self._read = _Content(bytearray())
 
     def make_anew(self, records: list[AbortedTxn]) -> None:
-        """Makes the file hold these records, and nothing else."""
+        """Make these the only records of the file."""
         data = b"".join(_RECORD.pack(_VERSION, *txn) for txn in records)
         self._files.make_say(self.file, data)
         self.remaking = None
         self._read = _Content(bytearray(data))
 
     def append(self, txn: AbortedTxn) -> None:
-        """Behind all others: its marker is the newest one."""
+        """Add a record at the end: its marker is the newest one."""
         read = self._content()
         if not read.data and not self._files.exists(self.file.path):
             self._files.create(self.file)
@@ -379,10 +385,10 @@ class TransactionIndex:
         read.append(txn, record)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more.
+        """The transactions that overlap [fetch offset, upper bound), and whether no later segment can have more.
 
-        Two records in a row have to say that all behind them began later: one whose last stable offset is wrong would
-        hide the next one.
+        Two consecutive records have to say that all after them began later. If only one decided, a wrong last
+        stable offset in it would hide the next record.
         """
         found, complete, _ = self.collect_as_proven(fetch_offset, upper_bound_offset)
         return found, complete
@@ -390,7 +396,7 @@ class TransactionIndex:
     def collect_as_proven(
         self, fetch_offset: int, upper_bound_offset: int
     ) -> tuple[list[AbortedTxn], bool, bool]:
-        """As `collect`, and whether all that this goes by is proven."""
+        """The same as `collect`, and whether all records that it relies on are proven."""
         found: list[AbortedTxn] = []
         read = self._content()
         if not read.data:
@@ -418,8 +424,11 @@ class TransactionIndex:
         return found, False, read.are_proven(first, run * _RUN)
 
     def unproven(self, fetch_offset: int, upper_bound_offset: int, most: int) -> list[tuple[int, AbortedTxn]]:
-        """The records, with their numbers, that `collect` goes by and that are unproven: so many of those that it looks
-        at, from the one before the first, and all that it finds."""
+        """The unproven records that `collect` relies on, with their numbers.
+
+        These are up to `most` of the records that it looks at, from the one before the first, and all that it
+        returns.
+        """
         asked: list[tuple[int, AbortedTxn]] = []
         read = self._content()
         flags = read.unproven
@@ -449,7 +458,7 @@ class TransactionIndex:
         return asked
 
     def believe(self, numbers: Iterable[int] | None = None) -> None:
-        """The records of these numbers are proven, or all."""
+        """Mark the records with these numbers as proven, or all."""
         read = self._content()
         if numbers is None:
             self.remaking = None
@@ -460,15 +469,17 @@ class TransactionIndex:
             read.unproven = None
 
     def marker_behind(self, offset: int, count: int, unproven_count: int) -> int | None:
-        """The offset of the last one of so many markers from the offset on, or of the second number, where one of these
-        is unproven; None where there are no more than these."""
+        """The offset of the last of `count` markers from the offset on, or None if there are no more than these.
+
+        If one of them is unproven, `unproven_count` counts instead.
+        """
         read = self._content()
         data = read.data
         total = len(data) // RECORD_SIZE
         if total <= (count if read.unproven is None else unproven_count):
             return None
         if offset > _RECORD.unpack_from(data, (total - 1) * RECORD_SIZE)[_LAST_OFFSET]:
-            return None  # as most are asked, at the end
+            return None  # the usual case: a read at the end
         first = read.number_at(offset)
         if not read.are_proven(first, first + count):
             count = min(count, unproven_count)
@@ -479,7 +490,7 @@ class TransactionIndex:
         return found
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the transactions whose marker is at or above the offset."""
+        """Drop the transactions whose marker is at or above the offset."""
         self.remaking = None
         count = self._content().number_at(offset)
         if count < self.count:
@@ -493,8 +504,11 @@ class TransactionIndex:
         self._read = _Content(read.data[: count * RECORD_SIZE], flags)
 
     def is_sane(self, base_offset: int, end_offset: int) -> bool:
-        """Whether the file holds whole records of the segment of these offsets, as transactions can be. Each one ends
-        behind the one before it; the last stable offset never falls, and nothing that ends later began below it."""
+        """True if the file has whole records of a segment with these offsets, and they are possible.
+
+        Each one ends after the one before it. The last stable offset never decreases, and no later record
+        began below it.
+        """
         if not self._files.exists(self.file.path):
             return True
         data = self._files.read_whole(self.file.path)
@@ -525,14 +539,14 @@ def _last_offset(txn: AbortedTxn) -> int:
     return txn.last_offset
 
 
-# --- indexes that Kafka laid out in full length, 10 MiB of zeros each, and was killed over -----------------------
+# --- indexes that a killed Kafka left preallocated, with 10 MiB of zeros each -----------------------------------
 
 _ZEROS: Final = bytes(64 * 1024)
 
 
 def used_bytes(data: bytes) -> int:
-    """How many there are without the zeros at the end: looked at in blocks, since byte by byte a folder of Kafka's
-    with a hundred partitions takes minutes."""
+    """The number of bytes without the zeros at the end. It looks at blocks: byte by byte, one of Kafka's
+    folders with a hundred partitions would take minutes."""
     end = len(data)
     while end >= len(_ZEROS) and data.endswith(_ZEROS, end - len(_ZEROS), end):
         end -= len(_ZEROS)

@@ -1,9 +1,9 @@
-"""A partition's producers on disk: `<20-digit offset>.snapshot`, the state up to that offset.
+"""A partition's producers on disk: `<20-digit offset>.snapshot` holds the state up to that offset.
 
-Big-endian: `int16 version = 1 | uint32 crc | int32 count | count x 46 bytes`, the CRC-32C running over all
-that follows it. An entry: `int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32
-offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1 none)`.
-Only the last batch of a producer is kept. Source: org.apache.kafka.storage ProducerStateManager.
+Big-endian: `int16 version = 1 | uint32 crc | int32 count | count x 46 bytes`. The CRC-32C covers everything
+after it. An entry: `int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset
+delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1 none)`. Only a
+producer's last batch is kept. Source: org.apache.kafka.storage ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 PRODUCER_SNAPSHOT_VERSION = 1
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
-_LAST_OFFSET, _TIMESTAMP, _TXN = 3, 5, 7  # places in an entry
+_LAST_OFFSET, _TIMESTAMP, _TXN = 3, 5, 7  # indexes in an entry
 _CRC = Struct(">I")
 _CRC_POS = 2
 _ENTRIES_POS = 6
@@ -32,11 +32,11 @@ _by_id = attrgetter("producer_id")
 
 
 class CorruptSnapshotError(Exception):
-    """A snapshot that can't be believed."""
+    """A snapshot that can't be trusted."""
 
 
 def encode(producers: Iterable[Producer]) -> bytes:
-    """The whole file. Entries stand by producer id, so that equal states are equal bytes."""
+    """Encode the whole file. Entries are sorted by producer id, so that equal states give equal bytes."""
     pack = _ENTRY.pack
     entries = []
     for producer in sorted(producers, key=_by_id):
@@ -63,7 +63,10 @@ def encode(producers: Iterable[Producer]) -> bytes:
 
 
 def decode(data: bytes) -> list[Producer]:
-    """Those that wrote the longest ago are left out where there are too many. Raises `CorruptSnapshotError`."""
+    """Decode a snapshot. If there are too many producers, those that wrote the longest ago are left out.
+
+    Raises `CorruptSnapshotError`.
+    """
     if len(data) < _HEAD.size:
         raise CorruptSnapshotError(f"{len(data)} bytes")
     version, crc, count = _HEAD.unpack_from(data)
@@ -110,7 +113,7 @@ def _says(files: Files, path: str, data: bytes) -> bool:
 
 
 def _cached_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> CachedBatch:
-    """A batch from what a snapshot says of it."""
+    """The last batch of a producer, from its entry in a snapshot."""
     first_sequence = decrement_sequence(last_sequence, offset_delta) if last_sequence >= 0 else last_sequence
     return CachedBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp_ms)
 
@@ -126,17 +129,18 @@ class Snapshots:
         self.offsets: list[int] = []
         self._last_offset = 0
         self._last_read: tuple[int, list[Producer] | None] | None = None
-        """(offset, what `read` said), until `load_newest` gives it away: a start asks for the newest one twice."""
+        """(offset, result of the last `read`), until `load_newest` takes it: a start reads the newest one twice."""
 
     def path(self, offset: int) -> str:
         return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Note that the log's directory was renamed."""
         self._directory = directory
 
     def take(self, states: ProducerStates) -> str | None:
-        """Writes the state as it is now, not synced, and returns the path; None without news since the last."""
+        """Write the current state, unsynced, and return the path. Returns None if nothing has changed since
+        the last one."""
         self._last_read = None
         offset = states.map_end_offset
         if offset <= self._last_offset:
@@ -152,7 +156,7 @@ class Snapshots:
         return path
 
     def read(self, offset: int) -> list[Producer] | None:
-        """The producers of the snapshot at the offset; None where there is none to be believed."""
+        """The producers of the snapshot at the offset; None if there is none that can be trusted."""
         known = self._last_read
         if known is not None and known[0] == offset:
             return known[1]
@@ -166,9 +170,9 @@ class Snapshots:
     def load_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int, now_ms: int, expiration_ms: int
     ) -> None:
-        """Sets the state to that of the newest snapshot in (log start, end offset], or to none at the start.
+        """Set the state to the newest snapshot in (log start, end offset], or to an empty one at the log start.
 
-        Deletes what can't be believed.
+        Snapshots that can't be trusted are deleted.
         """
         for offset in reversed(self.offsets[:]):
             if log_start_offset < offset <= end_offset:
@@ -184,7 +188,7 @@ class Snapshots:
         self._last_offset = log_start_offset
 
     def remove_outside(self, log_start_offset: int, end_offset: int) -> None:
-        """Deletes those of offsets that the log doesn't have (any more)."""
+        """Delete snapshots at offsets that the log doesn't have (any more)."""
         for offset in list(self.offsets):
             if offset > end_offset or offset <= log_start_offset:
                 self.remove(offset)
@@ -194,7 +198,7 @@ class Snapshots:
         self.offsets.remove(offset)
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Deletes those of no segment, but for the largest where it lies above all segments: a clean stop's."""
+        """Delete those at no segment's base, except the largest if it is above all segments: a clean stop left it."""
         bases = set(base_offsets)
         for offset in list(self.offsets):
             clean_stop = offset == self.offsets[-1] and all(offset > base for base in bases)
@@ -202,7 +206,7 @@ class Snapshots:
                 self.remove(offset)
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Renames the one at the offset, if any, with `.deleted`; the new path is for whoever unlinks it.
+        """Rename the snapshot at the offset, if any, with `.deleted`. Returns the new path for unlinking.
 
         One that can't be renamed stays known, and the next start finds it.
         """
@@ -226,5 +230,5 @@ class Snapshots:
         self._last_offset = 0
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log now begins at the offset: a snapshot is due once there is more."""
+        """Note that the log now begins at the offset. Once there is more, a snapshot is due."""
         self._last_offset = self.offsets[-1] if self.offsets else log_start_offset

@@ -1,8 +1,8 @@
-"""What a partition knows of its producers: sequences, epochs, open transactions.
+"""The state of a partition's producers: sequences, epochs, open transactions.
 
-A batch is first checked against the state, then written, then applied; a check changes nothing, so that a
-failed write leaves the state as it was. Replay after a restart applies the same way. Sources: KIP-98,
-KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo.
+A batch is checked against the state, then written, then applied. A check changes nothing, so a failed write
+leaves the state as it was. Replay after a restart applies batches in the same way. Sources: KIP-98, KIP-360,
+KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_OFFSET = -1
 
 
 class CachedBatch(NamedTuple):
-    """One of a producer's last batches, by which its duplicate is known and answered."""
+    """One of a producer's last batches. A duplicate is recognized by it, and answered with it."""
 
     first_sequence: int
     last_sequence: int
@@ -41,7 +41,7 @@ class CachedBatch(NamedTuple):
 
 
 class Producer:
-    """A producer's state. `txn_first_offset` is -1 outside of a transaction; `batches` are the last five."""
+    """A producer's state. `txn_first_offset` is -1 outside a transaction. `batches` are the last five."""
 
     __slots__ = (
         "batches",
@@ -70,7 +70,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """-1 where no batch of this epoch is known."""
+        """-1 if no batch of this epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
@@ -86,15 +86,15 @@ def is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
     return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
 
 
-# ---- transactional appends that wait for the coordinator's word (KIP-890)
+# ---- transactional appends that wait for the coordinator's verification (KIP-890)
 #
-# The first transactional batch of a producer must show the guard that it was given when the coordinator was asked. So a
-# batch that was on its way when its transaction ended can't open a new one that nobody would end. Source:
-# org.apache.kafka.storage VerificationStateEntry, VerificationGuard.
+# The first batch of a transaction must show the guard that its producer got when the coordinator was asked.
+# So a batch that was still on its way when its transaction ended can't open a new one, which nobody would
+# end. Source: org.apache.kafka.storage VerificationStateEntry, VerificationGuard.
 
 
 class VerificationGuard:
-    """What one waiting append is known by: the guard to show, and Kafka's entry of it in one."""
+    """Identifies one waiting append: both the guard to show and Kafka's entry for it."""
 
     __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
 
@@ -103,18 +103,18 @@ class VerificationGuard:
         self.lowest_sequence = sequence
         self.epoch = epoch
         self.supports_epoch_bump = supports_epoch_bump
-        """Whether the producer is one of transaction version 2."""
+        """True if the producer uses transaction version 2."""
 
 
 class Verifications(dict[int, VerificationGuard]):
-    """The guards that were given out, by producer id, the oldest first."""
+    """The guards that were given out, by producer id, oldest first."""
 
     __slots__ = ()
 
     def start(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard:
-        """The guard to show. Of several waiting batches the lowest sequence is kept."""
+        """Return the guard to show. If several batches wait, it keeps their lowest sequence."""
         guard = self.get(producer_id)
         if guard is None:
             most = MOST_IN_PARTITION
@@ -129,13 +129,13 @@ class Verifications(dict[int, VerificationGuard]):
         return guard
 
     def end_by_marker(self, producer_id: int, marker_epoch: int) -> None:
-        """A marker voids the guard, except the marker that ended the epoch before it (version 2)."""
+        """Remove the guard because of a marker, unless the marker ended the epoch before it (version 2)."""
         guard = self.get(producer_id)
         if guard is not None and not (guard.supports_epoch_bump and marker_epoch == guard.epoch):
             del self[producer_id]
 
     def forget_oldest(self, count: int) -> None:
-        """An append that still shows one of them is refused."""
+        """Remove the oldest guards. An append that shows one of them is refused."""
         for producer_id in [*islice(self, count)]:
             del self[producer_id]
 
@@ -153,7 +153,7 @@ BATCHES_TO_RETAIN = 5
 class ProducerStates:
     """The producers of one partition, by id, and its transactions, by first offset.
 
-    `map_end_offset` is the offset up to which the state is that of the log.
+    `map_end_offset` is the offset up to which the state matches the log.
     """
 
     __slots__ = (
@@ -175,9 +175,9 @@ class ProducerStates:
         self.map_end_offset = 0
         # by first offset, ascending: transactions open in the order of the log
         self._ongoing: dict[int, int] = {}
-        # how many producers a marker is known of
+        # how many producers have a marker
         self._with_marker = 0
-        # first offset -> the marker's, of transactions whose marker isn't below the high watermark
+        # first offset → the marker's offset, for transactions whose marker isn't below the high watermark
         self.unreplicated: dict[int, int] = {}
         self.verifications = Verifications()
         self.memory: ProducerMemory | None = None
@@ -186,7 +186,7 @@ class ProducerStates:
     # ---- checks before the write
 
     def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
-        """The cached batch of the same epoch and exactly these sequences."""
+        """The cached batch of the same epoch with exactly these sequences."""
         producer = self.producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -197,7 +197,7 @@ class ProducerStates:
         return None
 
     def check_data(self, header: BatchHeader, base_offset: int, *, checks_sequence: bool) -> None:
-        """Refuses a batch that may not follow what is known of its producer.
+        """Refuse a batch that may not follow its producer's state.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
@@ -255,7 +255,7 @@ class ProducerStates:
             )
 
     def check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Refuses a transactional batch that the coordinator wasn't asked about, unless one is open here.
+        """Refuse a transactional batch that the coordinator didn't verify, unless its transaction is open here.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
@@ -279,10 +279,10 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        """Refuses a marker of an earlier epoch or of a coordinator that was replaced.
+        """Refuse a marker of an earlier epoch, or of a coordinator that was replaced.
 
-        From transaction version 2 on a marker's epoch must be above the known one, since the coordinator adds
-        one at every end (KIP-1228); the known one itself is a retry where nothing is open (KAFKA-19999), as
+        From transaction version 2 on, a marker's epoch must be above the known one, since the coordinator
+        adds one at every end (KIP-1228). The same epoch is a retry if nothing is open (KAFKA-19999), and so
         is 32767. Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         producer = self.producers.get(header.producer_id)
@@ -307,7 +307,7 @@ class ProducerStates:
     # ---- changes after the write
 
     def apply_data(self, header: BatchHeader, base_offset: int) -> None:
-        """The batch stands at `base_offset`; a transactional one opens a transaction where none is open."""
+        """Apply a data batch, written at `base_offset`. A transactional one opens a transaction if none is open."""
         producer_id = header.producer_id
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -333,10 +333,10 @@ class ProducerStates:
                 self.verifications.pop(producer_id, None)
 
     def aborted_by(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> AbortedTxn | None:
-        """What the transaction index must say of the marker to stand at `offset`: None unless it aborts data.
+        """The transaction index's entry for a marker at `offset`, or None unless it aborts data.
 
-        The last stable offset in it is the first offset of the earliest transaction that another producer has
-        open, or else the marker's + 1.
+        Its last stable offset is the first offset of the earliest transaction that another producer has open,
+        or else one more than the marker's offset.
         """
         producer = self.producers.get(header.producer_id)
         if marker.commit or producer is None or producer.txn_first_offset < 0:
@@ -349,7 +349,7 @@ class ProducerStates:
         return AbortedTxn(header.producer_id, producer.txn_first_offset, offset, stable)
 
     def apply_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> None:
-        """The marker stands at `offset`: the open transaction, if there is one, is over."""
+        """Apply a marker, written at `offset`. It ends the open transaction, if there is one."""
         producer_id = header.producer_id
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -368,8 +368,10 @@ class ProducerStates:
         self.verifications.end_by_marker(producer_id, header.producer_epoch)
 
     def apply_emptied_marker(self, header: BatchHeader) -> None:
-        """Compaction has left of the marker what its producer is remembered by: the epoch. Kafka passes over it, and so
-        forgets the producer where no snapshot has it."""
+        """Apply a marker that compaction has emptied. Only the producer's epoch is left of it.
+
+        Kafka ignores it, and so forgets the producer if no snapshot has it.
+        """
         producer = self.producers.get(header.producer_id)
         if producer is None:
             producer = self._new(header.producer_id)
@@ -382,7 +384,8 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Of the earliest transaction that is open, or whose marker isn't below the high watermark."""
+        """The first offset of the earliest transaction that is open, or whose marker isn't below the high
+        watermark."""
         first = next(iter(self._ongoing), None)
         if self.unreplicated:
             unreplicated = min(self.unreplicated)
@@ -390,13 +393,13 @@ class ProducerStates:
         return first
 
     def oldest_open(self) -> Producer | None:
-        """The producer whose open transaction began first."""
+        """The producer with the earliest open transaction."""
         producer_id = next(iter(self._ongoing.values()), None)
         return None if producer_id is None else self.producers.get(producer_id)
 
     @property
     def knows_transactions(self) -> bool:
-        """Whether a marker or an open transaction is among what is known of the producers."""
+        """True if any producer has a marker or an open transaction."""
         return bool(self._ongoing) or self._with_marker > 0
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -404,25 +407,27 @@ class ProducerStates:
         return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the offset are replicated."""
+        """Note that transactions with a marker below the offset are replicated."""
         for first_offset, last_offset in list(self.unreplicated.items()):
             if last_offset < high_watermark:
                 del self.unreplicated[first_offset]
 
-    # ---- the whole of it
+    # ---- the producers as a whole
 
     @property
     def held(self) -> int:
-        """How many producers, and guards of such, are known."""
+        """The number of known producers, plus the guards."""
         return len(self.producers) + len(self.verifications)
 
     def _new(self, producer_id: int) -> Producer:
-        """A producer that wasn't known, among those that are; of others some may be forgotten for it."""
+        """Add a new producer. This may forget others."""
         most = MOST_IN_PARTITION
         if len(self.producers) >= self._full_at:
             count = self._forget(len(self.producers) - most + share(most))
-            logger.warning("%s: %d producers are forgotten: there are too many", self.topic_partition, count)
-            # Where nearly all have a transaction open nothing comes of it: it isn't tried with each that comes.
+            logger.warning(
+                "%s: forgetting %d producers, because there are too many", self.topic_partition, count
+            )
+            # If nearly all have open transactions, few can go. Don't try again with each new one.
             self._full_at = max(most, len(self.producers) + share(most))
         if self.memory is not None:
             self.memory.comes(self)
@@ -432,13 +437,13 @@ class ProducerStates:
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard:
-        """The guard that the producer's append is to show."""
+        """Return the guard that the producer's append has to show."""
         if self.memory is not None and producer_id not in self.verifications:
             self.memory.comes(self)
         return self.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
 
     def forget(self, count: int) -> int:
-        """Forgets so many producers and guards, as many of both as their shares are. Returns how many producers."""
+        """Forget this many producers and guards, in proportion to their numbers. Returns the number of producers."""
         guards = count * len(self.verifications) // max(self.held, 1)
         self.verifications.forget_oldest(guards)
         return self._forget(count - guards)
@@ -457,12 +462,12 @@ class ProducerStates:
         return len(silent)
 
     def count_in(self, memory: ProducerMemory) -> None:
-        """They count among those of all partitions of a node, from now on."""
+        """Count these producers in `memory`, the sum for all partitions of a node, from now on."""
         self.memory = memory
         memory.count(self)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers without an open transaction that were last heard so long ago. Returns how many."""
+        """Forget producers without an open transaction that have been silent for this long. Returns how many."""
         expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
         for producer in expired:
             self._let_go(producer)
@@ -470,7 +475,7 @@ class ProducerStates:
         return len(expired)
 
     def expire_now(self, producer_id: int) -> bool:
-        """Forgets this one, as if it was last heard of so long ago. Whether it was there, and nothing of it open."""
+        """Forget this producer as if it had expired. Returns False if it is unknown, or has an open transaction."""
         producer = self.producers.get(producer_id)
         if producer is None or producer.txn_first_offset >= 0:
             return False
@@ -482,7 +487,7 @@ class ProducerStates:
         self._with_marker -= producer.coordinator_epoch >= 0
 
     def reset(self, producers: Iterable[Producer], map_end_offset: int) -> None:
-        """Begins again from a snapshot's producers."""
+        """Start over with the producers of a snapshot."""
         self.producers = {producer.producer_id: producer for producer in producers}
         open_ones = sorted(
             (p.txn_first_offset, p.producer_id) for p in self.producers.values() if p.txn_first_offset >= 0
@@ -493,33 +498,35 @@ class ProducerStates:
         self.map_end_offset = map_end_offset
 
 
-# ---- how many producers are known at most: of one partition, and of all partitions of a node
+# ---- the most producers of one partition, and of all partitions of a node
 #
-# Whoever makes up producer ids leaves an entry for each, for `producer.id.expiration.ms`: a day. Past a bound those
-# that wrote the longest ago are forgotten, as if they had expired; who has a transaction open is never. What decides is
-# where in the log a producer wrote last: it is what snapshots and batches say, so that a start decides the same, and
-# nobody can forge it, as with timestamps.
+# A client that makes up producer ids leaves an entry for each, for `producer.id.expiration.ms`: a day. Beyond
+# a bound, those that wrote the longest ago are forgotten, as if they had expired, but never one with an open
+# transaction. Their age is the offset of their last batch. Snapshots and batches contain it, so a start
+# decides in the same way, and unlike a timestamp it can't be forged.
 
 MOST_IN_PARTITION = 100_000
-"""Producers of one partition; as many guards of those that are being verified."""
+"""The most producers of one partition, and the most guards."""
 MOST_IN_NODE = 250_000
-"""Both, over all partitions."""
+"""The most producers and guards of all partitions."""
 _AFTER_ALL_TIMES = 1 << 63
 
 
 def share(most: int) -> int:
-    """How many go at once, so that few are looked through often: an eighth."""
+    """How many to forget at once: an eighth, so that searches for them are rare."""
     return max(most // 8, 1)
 
 
 def silence_order(last_offset: int, last_timestamp_ms: int) -> int:
-    """What is less for who wrote earlier. Who is known by a marker alone, without an offset (-1), comes first: the next
-    batch of such a producer begins an epoch anyway."""
+    """A sort key, smaller for producers that wrote earlier.
+
+    Producers with only a marker and no offset (-1) come first: their next batch begins an epoch anyway.
+    """
     return last_offset if last_offset >= 0 else last_timestamp_ms - _AFTER_ALL_TIMES
 
 
 def longest_silent(orders: dict[int, int], count: int) -> list[int]:
-    """So many that wrote the longest ago, by `silence_order`; a few more where they can't be told apart."""
+    """The producers that wrote the longest ago, by `silence_order`; a few more if some have the same age."""
     if not orders or count <= 0:
         return []
     last = sorted(orders.values())[min(count, len(orders)) - 1]
@@ -527,25 +534,27 @@ def longest_silent(orders: dict[int, int], count: int) -> list[int]:
 
 
 class ProducerMemory:
-    """Of all partitions of a node. What comes is added up; what has gone since is found by counting anew once the sum
-    says that there is no room."""
+    """The producers of all partitions of a node.
+
+    New ones are added to a sum. Once that reaches the bound, all are counted anew, which takes those into
+    account that have gone.
+    """
 
     __slots__ = ("_left", "_partitions")
 
     def __init__(self) -> None:
         self._partitions: WeakSet[ProducerStates] = WeakSet()
         self._left = MOST_IN_NODE
-        """How many may come before it is counted anew."""
+        """How many more may come before the next count."""
 
     def count(self, states: ProducerStates) -> None:
-        """Those of a partition that are known already."""
+        """Count the producers that a partition already knows."""
         if states.held:
             self.comes(states, states.held)
 
     def comes(self, states: ProducerStates, number: int = 1) -> None:
-        """A producer of the partition, or a guard, is about to be known that wasn't. Room is made where there is
-        none."""
-        self._partitions.add(states)  # not before it has any: most partitions have none
+        """Make room for a new producer of the partition, or a new guard."""
+        self._partitions.add(states)  # not earlier: most partitions have no producers
         self._left -= number
         if self._left < 0:
             self._make_room()
@@ -555,12 +564,11 @@ class ProducerMemory:
         if held >= MOST_IN_NODE:
             self._cut_down(MOST_IN_NODE - share(MOST_IN_NODE))
             held = sum(states.held for states in self._partitions)
-        # Where all have a transaction open nothing comes of it: it isn't tried with each that comes.
+        # If all have open transactions none can go. Don't try again with each new one.
         self._left = MOST_IN_NODE - held - 1 if held < MOST_IN_NODE else share(MOST_IN_NODE)
 
     def _cut_down(self, most: int) -> None:
-        """Partitions that have many lose what they have beyond a level, which is the same for all: those that have
-        fewer lose none."""
+        """Reduce partitions above a common level to that level. Those below it lose nothing."""
         by_size = sorted(self._partitions, key=lambda states: states.held)
         level = 0
         for at, states in enumerate(by_size):

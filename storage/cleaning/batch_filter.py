@@ -1,7 +1,8 @@
-"""Which records of a batch stay, and the batch that is made of them.
+"""Filtering the records of a batch, and building a batch from those that stay.
 
-Records that stay are copied as they are; anew are at most their timestamps, which count from the batch's base
-timestamp. Source: Cleaner.shouldRetainRecord, MemoryRecords.filterTo.
+Records are copied as they are, except that their timestamps may change, as they count from the batch's base
+timestamp.
+Source: Cleaner.shouldRetainRecord, MemoryRecords.filterTo.
 """
 
 from protocol.records.batch import (
@@ -19,7 +20,7 @@ from storage.cleaning.offset_map import RECORDS_AT_ONCE, OffsetMap, read_keyed_r
 
 
 class RecordFilter:
-    """Looks at the records of one batch, so many at once, and knows then which stretches of them stay."""
+    """Finds the records of one batch that stay, some at a time."""
 
     __slots__ = (
         "_base_offset",
@@ -43,14 +44,14 @@ class RecordFilter:
         self._pos = 0
         self._left = header.records_count
         self.kept = 0
-        """How many records stay."""
+        """The number of records that stay."""
         self.stays: list[tuple[int, int]] = []
-        """From where to where in the payload, ascending and apart."""
+        """The start and end of each stretch of the payload that stays, ascending and disjoint."""
         self.tombstones = 0
-        """How many of those that stay have a null value."""
+        """The number of records that stay with a null value."""
 
     def go_on(self) -> bool:
-        """Looks at the next ones; whether those were the last. Raises `CorruptRecordError`."""
+        """Look at the next records. Returns True after the last ones. Raises `CorruptRecordError`."""
         count = self._left if self._left < RECORDS_AT_ONCE else RECORDS_AT_ONCE
         payload, offset_map = self.payload, self._map
         latest, get = offset_map.latest, offset_map.get
@@ -83,7 +84,7 @@ class RecordFilter:
 
 
 class BatchRebuild:
-    """Makes a batch anew of the records that stay of it, so many at once."""
+    """Builds a batch from the records that stay, some at a time."""
 
     __slots__ = (
         "_base_timestamp",
@@ -104,8 +105,8 @@ class BatchRebuild:
         kept: int,
         horizon_ms: int | None,
     ) -> None:
-        """`stays` are the stretches of the payload with `kept` records; `horizon_ms` is the delete horizon that the
-        batch has from now on."""
+        """`stays` are the stretches of the payload with `kept` records. `horizon_ms` is the batch's new
+        delete horizon."""
         self._header = header
         self._payload = payload
         self._stays = stays[::-1]
@@ -116,7 +117,7 @@ class BatchRebuild:
         self._out = bytearray()
 
     def go_on(self) -> bool:
-        """Copies the next records; whether those were the last."""
+        """Copy the next records. Returns True after the last ones."""
         data, out = self._payload, self._out
         header = self._header
         old_base = header.base_timestamp
@@ -139,7 +140,7 @@ class BatchRebuild:
                 if new_delta == delta and not data[fields]:
                     out += data[pos:end]
                 else:
-                    # the attributes of a record are nobody's, and become 0
+                    # nothing uses the attributes of a record, and they become 0
                     start = b"\0" + encode_varint(new_delta)
                     out += encode_varint(len(start) + end - offset_at)
                     out += start
@@ -151,8 +152,8 @@ class BatchRebuild:
         return not self._stays
 
     def sealed(self) -> bytearray:
-        """The batch: its first and last offset, producer, sequence and flags as before, compressed as before with the
-        codec's default level."""
+        """The finished batch. Offsets, producer, sequence and flags are as before, and so is the codec, at
+        its default level."""
         header = self._header
         assert self._base_timestamp is not None  # there is a record
         attributes = header.attributes & KNOWN_ATTRIBUTES_MASK & ~DELETE_HORIZON_BIT
@@ -168,7 +169,7 @@ class BatchRebuild:
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """The 61 bytes that are left of a batch whose records have all gone. A delete horizon is lost, as in Kafka.
+    """The 61 bytes that remain of a batch whose records are all gone. A delete horizon is lost, as in Kafka.
 
     Source: DefaultRecordBatch.writeEmptyHeader.
     """

@@ -27,14 +27,14 @@ from storage.indexes import (
 
 _BUFFER_BYTES = 1 << 18
 _MAX_BYTES = 2**31 - 1
-"""Of a `.log`: the offset index has four bytes for a position."""
+"""The limit for a `.log`: the offset index has four bytes for a position."""
 
 
 class CleanedFiles:
-    """Has the files that batches would have made which were appended one after the other to a new segment."""
+    """Writes the same files as if the batches were appended to a new segment one by one."""
 
     def __init__(self, files: Files, directory: str, base_offset: int, settings: CleaningSettings) -> None:
-        """Makes the `.log`; what an earlier pass may have left is removed."""
+        """Create the `.log`, and remove the leftovers of an earlier pass."""
         self._files = files
         self._directory = directory
         self._base_offset = base_offset
@@ -50,11 +50,14 @@ class CleanedFiles:
         self._max_timestamp_ms = self._indexed_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self.aborted: list[AbortedTxn] = []
-        """What its `.txnindex` will say."""
+        """The entries of its `.txnindex`."""
 
     def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int) -> None:
-        """Raises `UncleanableError` where the batch lies too far from the base or the segment gets too large, which
-        batches that are compressed anew may do; `OSError`."""
+        """Add a batch.
+
+        Raises `UncleanableError` if the batch lies too far from the base, or if the segment gets too large,
+        which may happen with recompressed batches; `OSError`.
+        """
         if last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
             raise UncleanableError(
                 f"{self._path(LOG_SUFFIX)}: the offset {last_offset} is too far from the segment's base"
@@ -78,7 +81,7 @@ class CleanedFiles:
 
     def _index(self, last_offset: int) -> None:
         max_bytes = self._settings.segment_index_bytes
-        # a full index says less of its segment's end; Kafka fails where index.interval.bytes was made so much smaller
+        # A full index covers less of its segment. Kafka fails if index.interval.bytes was reduced that much.
         if len(self._offset_entries) + OFFSET_ENTRY.size <= max_bytes:
             position = self._written + len(self._buffer)
             self._offset_entries += OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
@@ -99,10 +102,10 @@ class CleanedFiles:
             self._buffer.clear()
 
     def finish(self, replaced: tuple[int, ...], *, keep_txn_index: bool) -> Iterator[CleanedSegment | None]:
-        """Writes what is left, and syncs file by file: a None after each, the segment after the last.
+        """Write the rest, and sync file by file. Yields None after each, and the segment after the last.
 
-        The files are as old as the last one of those that they replace, so that retention goes by that where no
-        timestamp is left. `keep_txn_index`: also one that says nothing.
+        The files get the age of the last one that they replace, since retention uses it if no timestamp is
+        left. `keep_txn_index`: keep even an empty one.
         """
         files = self._files
         last_log = file_path(self._directory, replaced[-1], LOG_SUFFIX)
@@ -132,7 +135,7 @@ class CleanedFiles:
         )
 
     def discard(self) -> None:
-        """Removes what there is of it, as far as that can be done."""
+        """Remove its files, as far as possible."""
         self._files.close(self._log)
         with contextlib.suppress(OSError):
             remove_cleaned(self._files, self._directory, self._base_offset)
@@ -142,19 +145,19 @@ class CleanedFiles:
 
 
 def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Of a file of the segment while nobody has taken it."""
+    """The path of a file of the segment until somebody takes it over."""
     return file_path(directory, base_offset, suffix) + CLEANED_SUFFIX
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """Removes what is there of a segment that nobody has taken."""
+    """Remove the files of a segment that nobody took over."""
     for suffix in SEGMENT_SUFFIXES:
         files.remove(cleaned_path(directory, base_offset, suffix))
 
 
 def discard_cleaned(files: Files, directory: str) -> None:
-    """Removes all that a pass that was given up has left in the directory; what can't be is left to the next one, or
-    to the next start."""
+    """Remove all files that an abandoned pass has left in the directory. The next pass or the next start
+    removes the rest."""
     with contextlib.suppress(OSError):
         for name in files.list_directory(directory):
             if name.endswith(CLEANED_SUFFIX):

@@ -1,7 +1,7 @@
-"""One pass over a partition: what nobody needs any more goes from its closed segments.
+"""One pass over a partition: it removes records that nobody needs any more from the closed segments.
 
-First the dirty part is read, for the latest offset of each key; then every segment below the end of that is copied
-without the records that have a later one. Source: org.apache.kafka.storage.internals.log Cleaner.
+First it reads the dirty part, for the latest offset of each key. Then it copies every segment below the end
+of that, without the records that have a later one. Source: org.apache.kafka.storage.internals.log Cleaner.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from storage.indexes import MAX_RELATIVE_OFFSET
 
 
 def clean(files: Files, plan: CleaningPlan) -> Generator[CleaningStep, None, None]:
-    """Cleans the partition; `storage.cleaning.plan` says what the steps mean, and who does the rest.
+    """Clean the partition. `storage.cleaning.plan` explains the steps, and what the caller does.
 
-    A step takes some milliseconds; longer alone where a large batch has to be decompressed or compressed, or a file
-    synced. Raises `UncleanableError`, `OSError`.
+    A step takes some milliseconds, and longer only to decompress or compress a large batch, or to sync a
+    file. Raises `UncleanableError`, `OSError`.
     """
     tally = Tally()
     dirty_offsets = plan.first_uncleanable_offset - plan.first_dirty_offset
@@ -55,7 +55,7 @@ def clean(files: Files, plan: CleaningPlan) -> Generator[CleaningStep, None, Non
 def _clean_segments(
     files: Files, plan: CleaningPlan, end: int, offset_map: OffsetMap, tally: Tally
 ) -> Generator[CleaningStep, None, None]:
-    """All that begin below `end`, the already clean ones too: what is superseded by now may lie anywhere."""
+    """Clean all segments that begin below `end`, including the clean ones: superseded records may be anywhere."""
     transactions = CleanedTransactions()
     index = AbortedTransactions(files, plan.directory, plan.log_start_offset)
     copying = Copying(plan, offset_map, transactions, tally)
@@ -83,7 +83,7 @@ def _clean_segments(
                 target.discard()
                 raise
     except GeneratorExit:
-        # nobody takes them any more
+        # nobody will use these files
         for base_offset in reported:
             remove_cleaned(files, plan.directory, base_offset)
         raise
@@ -97,10 +97,10 @@ def _base_offsets(group: Sequence[SegmentSizes]) -> tuple[int, ...]:
 
 
 class MapBuilding:
-    """Goes through the segments from the one that holds the first dirty offset on, until the map is full.
+    """Walks through the segments from the one that holds the first dirty offset, until the map is full.
 
-    That segment is read from its beginning: whoever begins within it can't tell which of the transactions in its
-    `.txnindex` are over by then. Kafka does so, and may take later committed data for aborted.
+    That segment is read from its beginning. From the middle one can't tell which of the transactions in its
+    `.txnindex` are already over. Kafka starts in the middle, and may take later committed data for aborted.
     """
 
     def __init__(self, files: Files, plan: CleaningPlan, offset_map: OffsetMap, tally: Tally) -> None:
@@ -127,11 +127,11 @@ class MapBuilding:
                 reading.close()
             if full:
                 return
-            # a gap at the segment's end belongs to it
+            # a gap at the segment's end belongs to the segment
             offset_map.reach(end - 1)
 
     def _take_segment(self, reading: SegmentBatches) -> Generator[Progress, None, bool]:
-        """Returns whether the map is full."""
+        """Put the records of a segment. Returns True if the map is full."""
         first_dirty_offset = self._plan.first_dirty_offset
         tally, transactions = self._tally, self._transactions
         for header, batch in reading:
@@ -157,7 +157,7 @@ class MapBuilding:
     def _take_batch(
         self, reading: SegmentBatches, header: BatchHeader, batch: memoryview
     ) -> Generator[Progress, None, bool]:
-        """Returns whether the map is full."""
+        """Put the records of a batch. Returns True if the map is full."""
         left = header.records_count
         payload = reading.payload(header, batch)
         pos = 0
@@ -173,7 +173,7 @@ class MapBuilding:
     def _take_records(
         self, reading: SegmentBatches, header: BatchHeader, payload: bytes, pos: int, count: int
     ) -> int:
-        """Takes so many records from the position on, and returns where they end; -1 where the map is full."""
+        """Put `count` records from the position on. Returns their end, or -1 if the map is full."""
         self._tally.cost += count
         try:
             records = read_keyed_records(payload, pos, count)
@@ -185,19 +185,19 @@ class MapBuilding:
         return records[-1][0] if records else pos
 
 
-# ---- which neighbouring segments become one. Source: Cleaner.groupSegmentsBySize
+# ---- grouping neighbouring segments into one. Source: Cleaner.groupSegmentsBySize
 
 MAX_SEGMENTS_IN_GROUP = 100
-"""Their files are renamed in one go when they are replaced, while nobody else is served: some 7 ms. Kafka has no such
-bound; what is left over is merged by a later pass."""
+"""When they are replaced, their files are renamed at once, in some 7 ms in which nobody else is served. Kafka
+has no such bound. A later pass merges the rest."""
 
 
 def group_segments(
     segments: Sequence[SegmentSizes], settings: CleaningSettings, first_uncleanable_offset: int
 ) -> list[list[SegmentSizes]]:
-    """The segments in groups, both ascending: from the left each takes what it has room for.
+    """Group the segments, in ascending order. From the left, each group takes as many as it has room for.
 
-    Sizes are those before the pass, so that what shrinks now is merged by the next one.
+    Sizes are those before the pass, so that the next pass merges what shrinks now.
     """
     groups: list[list[SegmentSizes]] = []
     log_bytes = offset_index_bytes = time_index_bytes = 0
@@ -221,13 +221,13 @@ def group_segments(
     return groups
 
 
-# ---- what becomes of each batch of a segment: copied as it is, made anew, emptied, or gone. Source: Cleaner.cleanInto
+# ---- what happens to each batch: it is copied, rebuilt, emptied, or dropped. Source: Cleaner.cleanInto
 
 _INT64 = Struct(">q")
 
 
 class Copying:
-    """Copies segments in the order of the log; what is known of transactions goes along from one to the next."""
+    """Copies segments in the order of the log, and carries the state of transactions from one to the next."""
 
     def __init__(
         self, plan: CleaningPlan, offset_map: OffsetMap, transactions: CleanedTransactions, tally: Tally
@@ -262,7 +262,7 @@ class Copying:
         yield tally.step()
 
     def _nothing_stays(self, header: BatchHeader) -> bool:
-        """Whether no record of the batch stays, as far as its header tells."""
+        """True if no record of the batch stays, as far as its header tells."""
         return (
             self._transactions.on_data(header)
             or header.records_count <= 0
@@ -270,9 +270,12 @@ class Copying:
         )
 
     def _keeps_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch stays though nothing is left of it: it says where the high watermark is (KAFKA-20452), or
-        where an active producer is, so that whoever reads the log from its start finds its epoch and its sequence. Of
-        one without a batch of data in its epoch all control batches of that epoch stay."""
+        """True if the batch stays although it has no records left.
+
+        It marks the high watermark (KAFKA-20452), or the epoch and sequence of an active producer, for those
+        who read the log from its start. If a producer has no data batch in its epoch, all control batches of
+        that epoch stay.
+        """
         if header.last_offset + 1 == self._high_watermark:
             return True
         if header.producer_id < 0:
@@ -287,7 +290,7 @@ class Copying:
     def _copy_control(
         self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
     ) -> None:
-        """A marker whose data is gone gets a delete horizon first, and goes once that has passed."""
+        """Copy a control batch. A marker without data first gets a delete horizon, and is dropped after that."""
         control_type = reading.control_type(header, batch)
         can_go, aborted = self._transactions.on_control(header, control_type)
         if aborted is not None:
@@ -309,7 +312,7 @@ class Copying:
     def _copy_data(
         self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
     ) -> None:
-        """Of a batch of few records: in one go, since that of a large one costs a generator."""
+        """Copy a batch of few records, in one go: a generator, as for a large one, would cost too much."""
         payload = reading.payload(header, batch)
         filtering = self._filter(header, payload)
         try:
@@ -345,7 +348,7 @@ class Copying:
     def _settle(
         self, header: BatchHeader, batch: memoryview, filtering: RecordFilter, target: CleanedFiles
     ) -> BatchRebuild | None:
-        """Writes the batch as it is, or empty, or not at all; else returns how it is made anew."""
+        """Write the batch as it is, or empty, or not at all; else return the way to rebuild it."""
         kept = filtering.kept
         has_horizon = header.attributes & DELETE_HORIZON_BIT
         if kept == header.records_count and (has_horizon or not filtering.tombstones):
@@ -369,16 +372,16 @@ class Copying:
         self._tally.wrote(len(batch), records)
 
 
-# ---- what a pass has done: since its last step, and in all
+# ---- what a pass has done: since its last step, and altogether
 
 CLEANING_STEP_COST = 1000
-"""Of a step: some milliseconds. The unit is a record."""
+"""The cost of one step, some milliseconds of work. The unit is a record."""
 _BATCH_COST = 2
 _BYTES_PER_COST = 2048
 
 
 class Tally:
-    """Counts bytes and records. `cost` is what the step has taken by now."""
+    """Counts bytes and records. `cost` is that of the current step so far."""
 
     __slots__ = (
         "_read",
@@ -404,13 +407,13 @@ class Tally:
         self.records_written = 0
 
     def mapped(self, batch_bytes: int, records: int) -> None:
-        """A batch was read for the offset map."""
+        """Count a batch that was read for the offset map."""
         self._took(batch_bytes)
         self.map_bytes_read += batch_bytes
         self.map_records_read += records
 
     def read(self, batch_bytes: int, records: int) -> None:
-        """A batch was read to be copied."""
+        """Count a batch that was read to be copied."""
         self._took(batch_bytes)
         self.bytes_read += batch_bytes
         self.records_read += records
@@ -420,19 +423,19 @@ class Tally:
         self.cost += _BATCH_COST + batch_bytes // _BYTES_PER_COST
 
     def wrote(self, batch_bytes: int, records: int) -> None:
-        """What is left of a batch was written."""
+        """Count the rest of a batch that was written."""
         self._written += batch_bytes
         self.bytes_written += batch_bytes
         self.records_written += records
 
     def step(self) -> Progress:
-        """A step is over."""
+        """End the step."""
         progress = Progress(self._read, self._written)
         self.cost = self._read = self._written = 0
         return progress
 
     def stats(self, keys: int) -> CleaningStats:
-        """Of the whole pass."""
+        """The counts of the whole pass."""
         return CleaningStats(
             map_bytes_read=self.map_bytes_read,
             map_records_read=self.map_records_read,

@@ -1,7 +1,7 @@
-"""For each key of a log's dirty part the offset of its latest record.
+"""The offset of each key's latest record in the dirty part of a log.
 
-Keys are known by their MD5 alone, as in Kafka, so that an entry takes 24 bytes whatever the key; 27 with the room that
-an open table needs. Source: org.apache.kafka.storage.internals.log SkimpyOffsetMap, LogCleaner.
+Keys are only known by their MD5, as in Kafka. So an entry takes 24 bytes whatever the key, or 27 with the free
+slots that a hash table needs. Source: org.apache.kafka.storage.internals.log SkimpyOffsetMap, LogCleaner.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _MOST_FAMILIAR = 4096
 _FAMILIAR_BYTES = 64
 _MAX_BUFFER_BYTES = 2**31 - 1
 
-# takes a third of the time of hashlib's, which asks OpenSSL; not every Python has it
+# takes a third of the time of hashlib's, which uses OpenSSL; not every Python has it
 md5 = import_module("_md5").md5 if find_spec("_md5") else hashlib.md5
 
 
 def keys_for(buffer_bytes: int, load_factor: float) -> int:
-    """How many different keys a buffer of so many bytes takes: `log.cleaner.dedupe.buffer.size`, a thread's share of
-    it, and `log.cleaner.io.buffer.load.factor`."""
+    """The number of different keys for a buffer of this size (`log.cleaner.dedupe.buffer.size`, one thread's
+    share) and this `log.cleaner.io.buffer.load.factor`."""
     return int(min(buffer_bytes, _MAX_BUFFER_BYTES) // ENTRY_BYTES * load_factor)
 
 
 def _slots_for(keys: int, max_keys: int) -> int:
-    """A prime: a third more than keys while that is within the buffer, which by the default load factor has room for a
-    ninth more than it may take keys."""
+    """A prime number of slots: a third more than keys if the buffer has room for that. With the default load
+    factor it has room for a ninth more than the most keys."""
     most = min(keys * 4 // 3, max_keys * 10 // 9) + 1
     return next(slots for slots in chain(range(most, keys, -1), count(most + 1)) if _is_prime(slots))
 
@@ -52,19 +52,20 @@ def _is_prime(number: int) -> bool:
 
 
 class OffsetMap:
-    """24 bytes for each slot, all together no more than the buffer.
+    """A hash table with 24 bytes per slot, together no more than the buffer.
 
-    The kernel provides the pages that are touched. Keys lie all over them, so that is most of them after some ten
-    thousand.
+    The kernel only provides the pages that are touched. Keys are spread over all of them, so that is most of
+    them after some ten thousand keys.
 
-    A key whose slot is taken goes on by a step of its own: in a full table a lookup has a fifth of the way that it has
-    from slot to slot. The number of slots is a prime, so that each step comes to all of them.
+    A key whose slot is taken tries other slots in a step of its own. In a full table such a look-up takes a
+    fifth of the tries that it would take from slot to slot. The number of slots is a prime, so that each step
+    reaches all of them.
 
-    Beside it a byte for each offset, of 16 million at most, says whether a record there is the latest of its key, so
-    that batches of which nothing is needed any more are known without another look at their records. And the slots of
-    some keys are at hand: in internal topics a few come again and again.
+    Besides, a byte for each offset, at most 16 million, says whether the record there is the latest of its
+    key. So batches with nothing left to keep are recognized without another look at their records. Also, the
+    slots of some keys are cached: in internal topics a few keys occur again and again.
 
-    `latest` is the offset up to which the log is in the map; -1 before anything is.
+    `latest` is the offset up to which the log is in the map; -1 at first.
     """
 
     __slots__ = (
@@ -81,18 +82,19 @@ class OffsetMap:
     )
 
     def __init__(self, max_keys: int, first_offset: int, offsets: int) -> None:
-        """Room for `max_keys`, or less where there are only so many offsets from the first on. Raises `MemoryError`."""
+        """Make room for `max_keys`, or for fewer if there are fewer offsets from the first on. Raises
+        `MemoryError`."""
         most_keys = max(1, max_keys)
         self._slots = _slots_for(min(most_keys, max(1, offsets)), most_keys)
-        # one is left free, by which a search ends: at one offset there may be records of several keys
+        # One slot stays free, so that a search ends. At one offset there may be records of several keys.
         self.max_keys = min(most_keys, self._slots - 1)
-        # zeros, of which the kernel provides only what is touched
+        # zeros; the kernel only provides the touched pages
         try:
             self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
             self._mapped = mmap.mmap(-1, self._slots * _OFFSET_BYTES)
-        except OSError as failure:  # which would pass for one of the disk
+        except OSError as failure:  # as an OSError it would be mistaken for one of the disk
             raise MemoryError(f"an offset map of {self._slots} slots: {failure}") from failure
-        # each one more than it is, so that a free slot has none
+        # each offset plus one, so that 0 marks a free slot
         self._offsets = memoryview(self._mapped).cast("q")
         self._first_offset = first_offset
         self._marks = bytearray(min(max(0, offsets), _MOST_MARKS))
@@ -103,16 +105,19 @@ class OffsetMap:
     def put(
         self, records: Iterable[KeyedRecord], base_offset: int, last_offset: int, from_offset: int
     ) -> bool:
-        """Records of the batch with these first and last offsets, none of them before any that was put. One without a
-        key is passed over, as is one before `from_offset`. False where the map is full, and the rest isn't put: not
-        even a key that is in it is taken any more, as in Kafka."""
+        """Put the records of the batch with these first and last offsets. None may be before any that was put
+        already.
+
+        Records without a key or before `from_offset` are skipped. Returns False if the map is full. Then the
+        rest isn't put, not even a key that is already in it, as in Kafka.
+        """
         familiar, offsets, marks = self._familiar, self._offsets, self._marks
         first_offset, marked = self._first_offset, len(marks)
         left = self.max_keys - self.count
         for _, delta, key, _ in records:
             offset = base_offset + delta
             if offset > last_offset:
-                # a delta that points behind its batch would make later records of the key look superseded
+                # a delta beyond the batch would make later records of the key look superseded
                 offset = last_offset
             if key is None or offset < from_offset:
                 continue
@@ -131,14 +136,14 @@ class OffsetMap:
                 left -= 1
             mark = offset - first_offset
             if mark < marked:
-                # 2 stays: records of a batch that is out of order, at one offset
+                # 2 stays: several records at one offset, of a batch that is out of order
                 marks[mark] = 2 if marks[mark] else 1
             offsets[slot] = offset + 1
             self.latest = offset
         return True
 
     def _slot_for(self, key: bytes) -> int:
-        """Its own, or one that is free and becomes its own."""
+        """The key's slot, or a free one that becomes its slot."""
         hashed = md5(key).digest()
         slot = self._slot_of(hashed)
         at = slot * _HASH_BYTES
@@ -150,7 +155,7 @@ class OffsetMap:
         return slot
 
     def _slot_of(self, hashed: bytes) -> int:
-        """Its own, or else the free one at which the search for it ends."""
+        """The key's slot, or the free one at which the search ends."""
         hashes, slots = self._hashes, self._slots
         step = 0
         slot = hash(hashed) % slots
@@ -166,43 +171,46 @@ class OffsetMap:
                 slot -= slots
 
     def get(self, key: bytes) -> int:
-        """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
+        """The offset of the key's latest record, `NOT_FOUND` if the key isn't in the map."""
         return self._offsets[self._slot_of(md5(key).digest())] - 1
 
     def has_latest_within(self, first_offset: int, last_offset: int) -> bool:
-        """Whether one of these offsets may have the latest record of a key. False is certain: all of them are in the
-        map, and what is there are older records, records without a key, or none."""
+        """True if one of these offsets may have the latest record of a key.
+
+        False is certain: all of these offsets are in the map, and have only older records, records without a
+        key, or none.
+        """
         start, end = first_offset - self._first_offset, last_offset + 1 - self._first_offset
         if start < 0 or last_offset > self.latest or end > len(self._marks):
             return True
         return self._marks.count(0, start, end) < end - start
 
     def reach(self, offset: int) -> None:
-        """The log is in the map up to the offset, whether or not there was a key."""
+        """Note that the log is in the map up to the offset, whether or not there was a key."""
         if offset > self.latest:
             self.latest = offset
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         self._hashes.close()
         self._offsets.release()
         self._mapped.close()
 
 
-# ---- the records of a batch, as far as the cleaner looks at them: offset, key, and whether the value is null
+# ---- the records of a batch as the cleaner needs them: offset, key, and whether the value is null
 
 RECORDS_AT_ONCE = 1000
-"""Some milliseconds' worth."""
+"""The records to read at once: some milliseconds of work."""
 
 KeyedRecord = tuple[int, int, bytes | None, int]
-"""Where the record ends, its offset delta, its key, and 1 where its value is null. A delta below 0, which is nonsense
-but may be there, counts as 0, so that no record seems to lie before its batch."""
+"""The end of the record, its offset delta, its key, and 1 if its value is null. A delta below 0, which is
+wrong but may occur, counts as 0, so that no record seems to lie before its batch."""
 
 
 def read_keyed_records(data: bytes, pos: int, count: int) -> list[KeyedRecord]:
-    """The next `count` records of `data`, uncompressed, from `pos` on. Raises `CorruptRecordError`.
+    """Read the next `count` records of `data`, uncompressed, from `pos` on. Raises `CorruptRecordError`.
 
-    The batch was proven by its CRC, and by the checks of who appended it: so what isn't needed isn't looked at.
+    The CRC and the checks at the append have proven the batch, so fields that aren't needed aren't checked.
     """
     records: list[KeyedRecord] = []
     limit = len(data)
@@ -219,7 +227,7 @@ def read_keyed_records(data: bytes, pos: int, count: int) -> list[KeyedRecord]:
             else:
                 size, at = read_varint(data, pos)
                 end = at + size
-            # behind its attributes: the timestamp delta
+            # after its attributes: the timestamp delta
             at += 1
             while data[at] > 0x7F:
                 at += 1

@@ -1,18 +1,18 @@
-"""What a pass of the cleaner is given, and what it tells. Both are plain data, so that it may run in another process.
+"""The input and the output of a pass of the cleaner. Both are plain data, so that it may run in another process.
 
-`PartitionLog.cleaning_plan` makes a `CleaningPlan`; `cleaner.clean(files, plan)` works it off and yields a
+`PartitionLog.cleaning_plan` makes a `CleaningPlan`. `cleaner.clean(files, plan)` carries it out, and yields a
 `CleaningStep` after each bounded piece of work:
 
-- `Progress`: nothing to do but to count the bytes, for the throttle.
-- `CleanedSegment`: the files of a group of segments are written and synced, under names that end with `.cleaned`.
-  `PartitionLog.replace_segments` puts them in the place of the old ones, in the process that owns the log. The pass may
-  go on before that is done, since it never comes back to these segments.
-- `CleaningResult`: the last step. Only now, and once all replacements are done, may the checkpoint say the new first
-  dirty offset.
+- `Progress`: the caller only counts the bytes, for the throttle.
+- `CleanedSegment`: the files of a group of segments are written and synced, under names that end with
+  `.cleaned`. `PartitionLog.replace_segments` replaces the old ones by them, in the process that owns the log.
+  The pass may continue before that is done, since it never comes back to these segments.
+- `CleaningResult`: the last step. Only after it, and once all replacements are done, may the checkpoint have
+  the new first dirty offset.
 
-Whoever doesn't want the rest closes the generator, which removes the `.cleaned` files that nobody took; where the pass
-ran in a process that was killed, `discard_cleaned` does that. A pass that fails raises `UncleanableError`,
-which is about the partition's content, or `OSError`, which is about the disk.
+A caller that doesn't want the rest closes the generator, which removes the `.cleaned` files that weren't
+used. If the pass ran in a process that was killed, `discard_cleaned` does that. A pass that fails raises
+`UncleanableError`, about the partition's content, or `OSError`, about the disk.
 
 Source: org.apache.kafka.storage.internals.log Cleaner, CleanerStats, LogCleanerManager.
 """
@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 
 class UncleanableError(Exception):
-    """The partition can't be cleaned as it is: its text names partition, file and offset."""
+    """The partition can't be cleaned as it is. The message names partition, file and offset."""
 
 
 class SegmentSizes(NamedTuple):
-    """A segment as it is before the pass, in bytes: by them segments are grouped."""
+    """The sizes of a segment before the pass, in bytes. Segments are grouped by them."""
 
     base_offset: int
     log_bytes: int
@@ -37,7 +37,7 @@ class SegmentSizes(NamedTuple):
 
 
 class CleaningSettings(NamedTuple):
-    """The topic's, as they are when the pass begins."""
+    """The topic's settings at the start of the pass."""
 
     segment_bytes: int
     segment_index_bytes: int
@@ -50,33 +50,33 @@ class CleaningPlan(NamedTuple):
     """One pass over one partition.
 
     `producers` are sampled once, when the pass begins, whereas Kafka asks for them before each group of
-    segments. That keeps more, never less: whoever was active then is protected to the end of the pass, and what a
-    producer wrote since lies above all that is cleaned.
+    segments. That keeps more, never less: producers that were active then are protected up to the end of the
+    pass, and what they have written since lies above everything that is cleaned.
     """
 
     topic: str
     partition: int
     directory: str
     segments: tuple[SegmentSizes, ...]
-    """All below the first uncleanable offset, ascending."""
+    """All segments below the first uncleanable offset, ascending."""
     log_start_offset: int
     first_dirty_offset: int
     first_uncleanable_offset: int
     high_watermark: int
     now_ms: int
     max_keys: int
-    """How many different keys the offset map takes; where there are more the pass ends early (`OffsetMap`)."""
+    """The most different keys in the offset map. If there are more, the pass ends early (`OffsetMap`)."""
     producers: array[int]
-    """What is known of the active ones: all ids, then the epoch of each, then the offset of its last batch of data, -1
-    where none of this epoch is known. Numbers alone: of a hundred thousand, each an object, the loop would take a
-    quarter of a second to make and to send them."""
+    """The active producers: all ids, then each one's epoch, then the offset of each one's last data batch, -1
+    if none of this epoch is known. These are plain numbers: for a hundred thousand objects the loop would
+    take a quarter of a second to make and send them."""
     keep_txn_index: bool
-    """Whether the partition knows transactions, so that each segment keeps a `.txnindex`, be it an empty one: a missing
-    one then means a lost one. Kafka has none where there is nothing to say."""
+    """True if the partition knows transactions. Then each segment keeps a `.txnindex`, maybe an empty one, so
+    that a missing one means a lost one. Kafka has none without entries."""
     settings: CleaningSettings
 
     def segment_ends(self) -> list[int]:
-        """Where each of the segments ends: at the base of the next one."""
+        """The end of each segment: the base of the next one."""
         return [*(segment.base_offset for segment in self.segments[1:]), self.first_uncleanable_offset]
 
 
@@ -88,21 +88,21 @@ class Progress(NamedTuple):
 
 
 class CleanedSegment(NamedTuple):
-    """A group of segments has become one, which waits under names that end with `.cleaned`."""
+    """One segment made from a group of segments. Its files have names that end with `.cleaned`."""
 
     base_offset: int
-    """That of the group's first."""
+    """The base offset of the group's first segment."""
     replaced: tuple[int, ...]
     """The base offsets of the whole group, ascending."""
     log_bytes: int
     max_timestamp_ms: int
-    """-1 where no batch is left."""
+    """-1 if no batch is left."""
     max_timestamp_offset: int
-    """The last offset of the batch that has it first."""
+    """The last offset of the first batch with that timestamp."""
 
 
 class CleaningStats(NamedTuple):
-    """What a pass has done. Source: CleanerStats."""
+    """Counts of a pass. Source: CleanerStats."""
 
     map_bytes_read: int
     map_records_read: int
@@ -111,14 +111,14 @@ class CleaningStats(NamedTuple):
     bytes_written: int
     records_written: int
     keys: int
-    """In the offset map, when it was complete."""
+    """In the complete offset map."""
 
 
 class CleaningResult(NamedTuple):
-    """The pass is done."""
+    """The end of a pass."""
 
     first_dirty_offset: int
-    """Of the next pass: the first uncleanable offset, or less where the map was full."""
+    """The first dirty offset of the next pass: the first uncleanable offset, or less if the map was full."""
     stats: CleaningStats
 
 

@@ -1,8 +1,7 @@
-"""What the cleaner reads: the batches of a segment, each one whole and proven by its CRC, and which of them were
-aborted.
+"""The cleaner's input: the batches of a segment, each whole and proven by its CRC, and which of them were aborted.
 
-Kafka copies a batch whose CRC is wrong, and gives it a right one where it writes it anew. Here nothing is cleaned that
-doesn't hold.
+Kafka copies a batch with a wrong CRC, and gives it a right one if it rewrites it. Here an invalid batch is
+never cleaned.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _INT32 = Struct(">i")
 
 
 class SegmentBatches:
-    """Goes once through a segment that nobody writes to."""
+    """Walks once through a segment that nobody writes to."""
 
     def __init__(self, files: Files, directory: str, segment: SegmentSizes, most_body_bytes: int) -> None:
-        """`most_body_bytes`: of a record of a compressed batch, larger ones can't be cleaned."""
+        """`most_body_bytes`: the limit for a record of a compressed batch. Larger ones can't be cleaned."""
         self._files = files
         self._file = File(file_path(directory, segment.base_offset, LOG_SUFFIX))
         self._segment = segment
@@ -109,7 +108,10 @@ class SegmentBatches:
             raise self.error(f"the records at offset {header.base_offset}: {failure}") from failure
 
     def control_type(self, header: BatchHeader, batch: memoryview) -> int | None:
-        """Of the record in a control batch; None where an earlier pass has taken it. Raises `UncleanableError`."""
+        """The type of the record in a control batch; None if an earlier pass has removed the record.
+
+        Raises `UncleanableError`.
+        """
         if not header.records_count:
             return None
         try:
@@ -122,20 +124,20 @@ class SegmentBatches:
             raise self.error(f"the control record at offset {header.base_offset}: {failure}") from failure
 
     def error(self, reason: str | CorruptRecordError) -> UncleanableError:
-        """With the place to which the reading has come."""
+        """An error with the current position."""
         return UncleanableError(f"{self._file.path} at position {self._position}: {reason}")
 
     def close(self) -> None:
-        """Lets the descriptor go."""
+        """Close the file."""
         self._files.close(self._file)
 
 
-# ---- transactions: which data was aborted, which markers have none. Source: CleanedTransactionMetadata,
+# ---- transactions: which data was aborted, which markers have no data left. Source: CleanedTransactionMetadata,
 # UnifiedLog.collectAbortedTransactions
 
 
 class AbortedTransactions:
-    """The `.txnindex` files of a log, read as they are needed and let go once they are passed."""
+    """The `.txnindex` files of a log. Each is read when needed, and dropped once it is passed."""
 
     def __init__(self, files: Files, directory: str, log_start_offset: int) -> None:
         self._log_start_offset = log_start_offset
@@ -148,8 +150,8 @@ class AbortedTransactions:
         ]
 
     def collect(self, base_offset: int, upper_bound: int) -> list[AbortedTxn]:
-        """Those that began before `upper_bound` and ended at or after the log start, as the segment at `base_offset`
-        and the ones behind it tell. The segments must be asked for in ascending order."""
+        """The transactions that began before `upper_bound` and ended at or after the log start, from the index of
+        the segment at `base_offset` and the later ones. Segments must be asked for in ascending order."""
         passed = bisect_left(self._base_offsets, base_offset)
         del self._base_offsets[:passed], self._indexes[:passed]
         collected: list[AbortedTxn] = []
@@ -170,7 +172,7 @@ class _OpenAborted:
 
 
 class CleanedTransactions:
-    """Told of every batch in the order of the log, it says of each whether it can go as far as transactions matter."""
+    """Sees every batch in the order of the log, and tells whether it can go as far as transactions are concerned."""
 
     __slots__ = ("_aborted", "_committed", "_upcoming")
 
@@ -178,17 +180,17 @@ class CleanedTransactions:
         self._upcoming: list[tuple[int, AbortedTxn]] = []
         """A heap by first offset."""
         self._aborted: dict[int, _OpenAborted] = {}
-        """By producer: within its aborted transaction, up to the marker."""
+        """By producer: its current aborted transaction, up to the marker."""
         self._committed: set[int] = set()
-        """Producers of which data was seen that wasn't aborted, up to the marker."""
+        """Producers with data that wasn't aborted, up to their next marker."""
 
     def add(self, aborted: Iterable[AbortedTxn]) -> None:
-        """These lie ahead. One that was told before may be told again."""
+        """Add upcoming transactions. The same one may be added again."""
         for txn in aborted:
             heappush(self._upcoming, (txn.first_offset, txn))
 
     def on_data(self, header: BatchHeader) -> bool:
-        """Whether its transaction was aborted, so that it can go."""
+        """True if the batch's transaction was aborted, so that it can go."""
         if self._upcoming:
             self._begin_up_to(header.last_offset)
         if not header.attributes & TRANSACTIONAL_BIT:
@@ -201,10 +203,12 @@ class CleanedTransactions:
         return False
 
     def on_control(self, header: BatchHeader, control_type: int | None) -> tuple[bool, AbortedTxn | None]:
-        """Whether it can go since no data of its transaction is left, and what the new index must say of it.
+        """Whether the marker can go because no data of its transaction is left, and its entry for the new
+        index, if any.
 
-        `control_type` is None for a batch whose record went in an earlier pass. An aborted transaction whose data goes
-        in this very pass keeps its marker and its entry: who has read that data meets the marker still.
+        `control_type` is None for a batch whose record went in an earlier pass. If the data of an aborted
+        transaction goes in this very pass, its marker and its entry stay: a reader that has read that data
+        still has to find the marker.
         """
         if self._upcoming:
             self._begin_up_to(header.last_offset)

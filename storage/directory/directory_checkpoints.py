@@ -1,5 +1,5 @@
-"""The checkpoints of a log directory: what they say of its partitions, and writing them so that the newest one always
-wins."""
+"""The checkpoints of a log directory: their content for its partitions, and writing them so that the newest
+always wins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ logger = logging.getLogger(__name__)
 
 BACKGROUND_SUFFIX = ".background.tmp"
 REST_MS = 100
-"""Between two that `write_soon` begins of a file: what each encodes grows with the partitions of the directory."""
+"""The pause between two writes of a file by `write_soon`, since encoding takes longer the more partitions
+there are."""
 
 
 class CheckpointWriter:
-    """In the background, one at a time of each file; or at once, in which case nothing older comes after it."""
+    """Writes checkpoints in the background, one at a time for each file, or at once. Nothing older is written
+    after that."""
 
     def __init__(
         self, path: str, files: Files, background: Background, report: Callable[[OSError], object]
@@ -33,19 +35,21 @@ class CheckpointWriter:
         self._writing: set[str] = set()
         self._waiting: dict[str, Callable[[], bytes]] = {}
         self._said: dict[str, bytes] = {}
-        """By file, what this run wrote last: it isn't written again while nothing changes. Nothing of a file that may
-        say something else by now."""
+        """By file, what this run wrote last, so that it isn't written again without a change. A file that may
+        have changed since has no entry."""
         self._syncing: dict[str, bytes] = {}
-        """By file, what it says already while the directory is synced for it."""
+        """By file, the content that it already has while its directory is being synced."""
         self._superseded: set[str] = set()
-        """Of the files being written: those that meanwhile say something newer."""
+        """Files under way that have been superseded by newer content."""
         self._resting: dict[str, Callable[[], bytes] | None] = {}
-        """Files of which `write_soon` began one lately, with what it is asked for since."""
+        """Files that `write_soon` wrote lately, with the latest request since."""
 
     def write(self, name: str, encode: Callable[[], bytes]) -> None:
-        """Begins to write the file. Of what comes while it is being written only the newest is written after it, and
-        nothing else of it is encoded: of a thousand changes in a turn two are. What too little memory keeps from being
-        begun waits for the next call."""
+        """Begin to write the file in the background.
+
+        Of the requests that come meanwhile, only the newest is encoded, and written afterwards: of a thousand
+        changes in a turn, two are written. If there is too little memory to begin, the next call does it.
+        """
         self._waiting[name] = encode
         if name in self._writing:
             return
@@ -68,7 +72,8 @@ class CheckpointWriter:
                     pass
                 elif failure is not None:
                     self._failed(path, failure)
-                # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
+                # on the loop, not in the background, so that it doesn't replace newer content written in the
+                # meantime
                 elif self._put_in_place(name, temporary, data):
                     self._sync_name(name, data)
                     goes_on = True
@@ -86,8 +91,8 @@ class CheckpointWriter:
             raise
 
     def write_soon(self, name: str, encode: Callable[[], bytes]) -> None:
-        """As `write`, for what clients may ask for as often as they like: at once, unless it was asked for a moment
-        ago, and then once for all that ask meanwhile."""
+        """Do the same as `write`, for changes that clients may cause at any rate. It writes at once, or if it
+        did a moment ago, once for all requests since then."""
         if name in self._resting:
             self._resting[name] = encode
             return
@@ -123,7 +128,7 @@ class CheckpointWriter:
                 if name in self._superseded:
                     pass
                 elif failure is not None:
-                    # Kafka's `CheckpointFile.write` syncs the directory too, and its failure is that of the write
+                    # Kafka's `CheckpointFile.write` syncs the directory too, and fails if that does
                     self._failed(f"{directory}/{name}", failure)
                 elif self._syncing.get(name) is data:
                     self._said[name] = data
@@ -146,13 +151,13 @@ class CheckpointWriter:
             self._report(failure)
 
     def has_written(self, name: str, data: bytes) -> bool:
-        """Whether this is what the file says, even after a power loss, and nothing else is on its way there."""
+        """True if the file has this content even after a power loss, and nothing else is under way."""
         return self._said.get(name) == data and name not in self._writing and name not in self._waiting
 
     def write_now(self, name: str, data: bytes) -> None:
-        """The file says this once the call returns, and nothing that was to be written before it comes after. Raises
+        """Write the file before returning. Nothing that was to be written before it comes after it. Raises
         `OSError`."""
-        # a failure may come after the rename
+        # the rename may have happened before a failure
         self._said.pop(name, None)
         self._syncing.pop(name, None)
         self._files.replace_whole(f"{self._path}/{name}", data)
@@ -162,17 +167,18 @@ class CheckpointWriter:
             self._superseded.add(name)
 
     def stop(self) -> None:
-        """Whoever holds the directory's lock next is alone to write."""
+        """Stop writing. From now on only the next holder of the directory's lock may write."""
         self._waiting.clear()
         self._resting.clear()
         self._superseded |= self._writing
 
 
-# ---- what the checkpoints say: recovery points, log starts, high watermarks
+# ---- the content of checkpoints: recovery points, log starts, high watermarks
 
 
 class OffsetCheckpoints:
-    """Of an open log its offsets are written down; of one that nobody opened yet, what the last run wrote."""
+    """The offsets of the partitions: those of an open log, and for a log that isn't open yet, those from the
+    last run."""
 
     def __init__(
         self,
@@ -185,18 +191,20 @@ class OffsetCheckpoints:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._claimed: set[TopicPartition] = set()
-        """Partitions of which the file of recovery points may say that something is synced."""
+        """Partitions that may be marked as synced in the file of recovery points."""
         self._written_log_starts: dict[TopicPartition, int] = {}
-        """The latest ones that the file may say."""
+        """The latest log starts that the file may have."""
         self._unforgotten: set[TopicPartition] = set()
-        """Partitions that the file of log starts may speak of though they are gone."""
+        """Deleted partitions that may still be in the file of log starts."""
         self._last_log_starts = b""
-        """What was encoded of these last; nothing where one was forgotten since."""
+        """The log starts encoded last; empty if one was forgotten since."""
 
     def load(self, files: Files, path: str, here: Collection[TopicPartition]) -> None:
-        """Takes what the last run wrote; a log start only of partitions that are here. A new one of the name begins at
-        0, as in Kafka (`LogManager.getOrCreateLog`): the run may have been killed before the file could say that the
-        one before it was deleted. Raises `OSError`."""
+        """Load what the last run wrote; log starts only for partitions that are here.
+
+        A new partition of the same name begins at 0, as in Kafka (`LogManager.getOrCreateLog`). The run may
+        have been killed before the file showed that the old one was deleted. Raises `OSError`.
+        """
         self._recovery_points = _read(files, f"{path}/{checkpoints.RECOVERY_POINT_FILE}")
         self._claimed = {key for key, offset in self._recovery_points.items() if offset}
         log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
@@ -208,8 +216,10 @@ class OffsetCheckpoints:
     # ---- logs that aren't open
 
     def of_unopened(self, key: TopicPartition) -> tuple[int, int, int]:
-        """(recovery point, log start offset, high watermark); 0 where it isn't known. Once it is opened, that is told
-        with `opened`."""
+        """(recovery point, log start offset, high watermark) of a log that isn't open; 0 if unknown.
+
+        After opening the log, call `opened`.
+        """
         return (
             self._recovery_points.get(key, 0),
             self._log_starts.get(key, 0),
@@ -217,9 +227,11 @@ class OffsetCheckpoints:
         )
 
     def name_is_free(self, key: TopicPartition) -> None:
-        """A log of this name is about to be made: nothing that the files say of an earlier one counts for it, even
-        after a power loss, or it would begin there and drop what lies below, or take for synced what isn't. Raises
-        `OSError`."""
+        """Forget everything in the files about earlier partitions of this name, before a log of this name is made.
+
+        Otherwise, after a power loss, it could begin at the old log start and drop what lies below, or count
+        as synced without being so. Raises `OSError`.
+        """
         if key in self._claimed and key not in self._recovery_points:
             before, self._claimed = self._claimed, set()
             data = self._encode_checkpointed_recovery_points()
@@ -234,31 +246,34 @@ class OffsetCheckpoints:
             self._forgotten()
 
     def opened(self, key: TopicPartition) -> None:
-        """Its log says from here on how far it is."""
+        """Use the open log's own offsets from now on."""
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
         self._high_watermarks.pop(key, None)
 
     def closed(self, key: TopicPartition, log: PartitionLog) -> None:
-        """The log, whose folder stays, goes no further in this run."""
+        """Keep the last offsets of a log that was closed in this run, and whose folder stays."""
         self._recovery_points[key] = log.checkpointed_recovery_point
         if log.log_start_offset > log.base_offsets[0]:
             self._log_starts[key] = log.log_start_offset
         self._high_watermarks[key] = log.high_watermark
 
     def says_later_start(self, key: TopicPartition, log: PartitionLog) -> bool:
-        """Whether by the file it may begin behind where it does."""
+        """True if the file may have a later log start than the log."""
         return self._written_log_starts.get(key, 0) > log.log_start_offset
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is here no more. The files follow in the background, once for all that go in a turn: what needs
-        them to is a new partition of the name, and `name_is_free` sees to that. Kafka writes them once for all that one
-        request deletes (`LogManager.asyncDelete`)."""
+        """Forget a partition that isn't here any more.
+
+        The files follow in the background, once for all partitions that go in one turn. They only have to
+        before a new partition of the same name, and `name_is_free` takes care of that. Kafka writes them once
+        for all that one request deletes (`LogManager.asyncDelete`).
+        """
         self.opened(key)
         if key in self._written_log_starts:
             if self._unforgotten and self._has_written_log_starts:
                 self._forgotten()  # those before this one
-            # first, since too little memory may keep it from being encoded: what was written last still speaks of it
+            # first, as encoding may fail for lack of memory: the last content still has the partition
             self._last_log_starts = b""
             self._unforgotten.add(key)
             self.write_log_starts()
@@ -275,7 +290,7 @@ class OffsetCheckpoints:
     # ---- writing
 
     def write_recovery_points(self) -> None:
-        """In the background, as the next two."""
+        """Write in the background, as the next two methods do."""
         self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_checkpointed_recovery_points)
 
     def write_high_watermarks(self) -> None:
@@ -296,7 +311,7 @@ class OffsetCheckpoints:
                 self._written_log_starts[key] = log.log_start_offset
 
     def write_all_now(self) -> None:
-        """At the end of a run, when all is synced. Raises `OSError`."""
+        """Write all at the end of a run, when everything is synced. Raises `OSError`."""
         closed = {
             key: log.recovery_point if log.open_hole is None else log.checkpointed_recovery_point
             for key, log in self._opened().items()
@@ -347,65 +362,67 @@ def _read(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 class CleanerCheckpoint:
-    """By partition, the first offset that was not compacted yet: where the next pass begins.
+    """By partition, the first offset that isn't compacted yet, where the next pass begins.
 
-    The file follows in the background. It may say less than is true, which costs a pass that does again what was done.
-    It must not speak of an earlier partition of the same name: `name_is_free` sees to that.
+    The file follows in the background. It may lag behind: then a pass repeats some work. It must not have an
+    entry for an earlier partition of the same name: `name_is_free` takes care of that.
     """
 
     def __init__(self, writer: CheckpointWriter) -> None:
         self._writer = writer
         self._offsets: dict[TopicPartition, int] = {}
         self._in_file: set[TopicPartition] = set()
-        """Partitions that the file may speak of though they are gone."""
+        """Deleted partitions that may still be in the file."""
         self._last = b""
-        """What was encoded to be written last; nothing where a partition was forgotten since."""
+        """The content encoded last; empty if a partition was forgotten since."""
         self._changed = False
 
     def load(self, files: Files, path: str, here: Container[TopicPartition]) -> None:
-        """Takes what the last run wrote of the partitions that are here. Raises `OSError`."""
+        """Load what the last run wrote about the partitions that are here. Raises `OSError`."""
         try:
             found = checkpoints.read_offsets(files, f"{path}/{checkpoints.CLEANER_OFFSET_FILE}")
         except CheckpointError as failure:
-            logger.warning("A checkpoint is read as empty: %s", failure)
+            logger.warning("Ignoring the content of a checkpoint: %s", failure)
             found = {}
         self._offsets = {key: offset for key, offset in found.items() if key in here}
         self._in_file = found.keys() - self._offsets.keys()
 
     def get(self, key: TopicPartition) -> int | None:
-        """The first offset that is to be compacted next; None where nothing ever was."""
+        """The first offset to compact next; None if nothing ever was."""
         return self._offsets.get(key)
 
     def set(self, key: TopicPartition, offset: int) -> None:
-        """A pass has ended there, or the log begins there."""
+        """Set the offset at which a pass has ended, or at which the log begins."""
         self._offsets[key] = offset
         self._write()
 
     def lower(self, key: TopicPartition, offset: int) -> None:
-        """The log was truncated, or cut by recovery: what comes behind the offset now is new."""
+        """Lower the offset after the log was truncated, or cut by recovery: everything after it is new."""
         if self._offsets.get(key, 0) > offset:
             self.set(key, offset)
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is here no more."""
+        """Forget a partition that isn't here any more."""
         if self._offsets.pop(key, None) is not None:
             if self._has_written:
                 self._in_file.clear()
-            # first, since too little memory may keep it from being encoded: what was written last still speaks of it
+            # first, as encoding may fail for lack of memory: the last content still has the partition
             self._last = b""
             self._in_file.add(key)
             self._write()
 
     def move(self, key: TopicPartition, target: CleanerCheckpoint) -> None:
-        """The partition goes to another directory, compacted as far as it is."""
+        """Move the offset along with the partition to another directory."""
         offset = self._offsets.get(key)
         if offset is not None:
             target.set(key, offset)
             self.forget(key)
 
     def name_is_free(self, key: TopicPartition) -> None:
-        """A log of this name is about to be opened: nothing that the file says of an earlier one counts for it after
-        a crash. Raises `OSError`."""
+        """Forget everything in the file about earlier partitions of this name, before a log of this name is opened.
+
+        Raises `OSError`.
+        """
         if key in self._in_file:
             if self._has_written:
                 self._in_file.clear()
@@ -417,7 +434,7 @@ class CleanerCheckpoint:
         return self._writer.has_written(checkpoints.CLEANER_OFFSET_FILE, self._last)
 
     def write_now(self) -> None:
-        """At the end of a run, and where nothing old may be found later. Raises `OSError`."""
+        """Write at the end of a run, and whenever old entries must not be found later. Raises `OSError`."""
         if self._changed or self._in_file:
             self._writer.write_now(checkpoints.CLEANER_OFFSET_FILE, self._encode())
             self._changed = False

@@ -1,8 +1,8 @@
 """Moving a partition from one log directory to another (KIP-113).
 
-A second log, the future one, is filled in the other directory from the present one, batch by batch as a follower's
-would be, so that its segments, indexes and snapshots come about as everywhere. Once it holds all that the present
-one holds it takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog.
+A second log in the other directory, the future log, is filled from the present one, batch by batch as a follower's
+is. So its segments, indexes and snapshots arise as everywhere. Once it has everything that the present one has, it
+takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog.
 """
 
 import os
@@ -19,19 +19,22 @@ from storage.log.partition_log import PartitionLog
 
 
 def config_of_future(config: LogConfig) -> LogConfig:
-    """Nobody waits for what a future log has: it is synced when it rolls, and before it takes over."""
+    """The future log's settings. Nobody waits for its flushes: it is synced when it rolls, and before it
+    takes over."""
     return replace(config, flush_messages=LONG_MAX)
 
 
 def start_offset_of(present: PartitionLog) -> int:
-    """Where a future log begins: at the batch that holds the log start."""
+    """The start of a future log: the base offset of the batch that holds the log start."""
     return present.base_offset_of(present.log_start_offset)
 
 
 def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
-    """Makes the future log's directory. One that was found is cut off where by their epochs they part: the present one
-    may have been cut off, and filled again, since somebody filled this one. And where a power loss has taken something
-    out of its middle, which the present one has."""
+    """Make the future log's directory. One that already exists is cut off where its epochs begin to differ.
+
+    The present log may have been cut off and filled again since the future one was filled. The future log is
+    also cut off at a hole from a power loss, as the present one has the records.
+    """
     present.cuts_are_followed()
     if not future.created:
         future.create(now_ms)
@@ -42,9 +45,11 @@ def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
 
 
 def follow_cut(future: PartitionLog, present: PartitionLog, now_ms: int) -> bool:
-    """A present log that is a follower's may lose its end to what its leader has: what the future log has of that goes
-    too, though the present one may reach as far again (Kafka: `ReplicaFetcherThread.truncate`, which marks the future
-    log for truncation). Returns whether the present one lost anything.
+    """Cut off the future log where the present one was cut off. Returns True if the present one was.
+
+    If the present log is a follower's, it may lose its end to its leader's log. Then the future log loses the
+    same offsets, even if the present one has filled them again by now (Kafka:
+    `ReplicaFetcherThread.truncate`, which marks the future log for truncation).
 
     Raises `KafkaError` (KAFKA_STORAGE_ERROR).
     """
@@ -58,8 +63,10 @@ def follow_cut(future: PartitionLog, present: PartitionLog, now_ms: int) -> bool
 
 
 def _common_end(future: PartitionLog, present: PartitionLog) -> int:
-    """Where the last epoch that both know ends in one of them first: up to there they are the same. -1 where there is
-    none (Kafka: `AbstractFetcherThread.getOffsetTruncationState`)."""
+    """The offset up to which both logs are the same: where the last epoch that both have ends in the first of them.
+
+    -1 if there is none (Kafka: `AbstractFetcherThread.getOffsetTruncationState`).
+    """
     known = {epoch for epoch, _ in present.leader_epochs.entries}
     for epoch, _ in reversed(future.leader_epochs.entries):
         if epoch in known:
@@ -68,7 +75,8 @@ def _common_end(future: PartitionLog, present: PartitionLog) -> int:
 
 
 def _cut_off(future: PartitionLog, present: PartitionLog, offset: int, now_ms: int) -> None:
-    """It begins anew where nothing would be left that is of use, its log start perhaps being the later one."""
+    """Cut off the future log at the offset. If nothing useful would remain, it starts over, maybe with a
+    later log start."""
     start = start_offset_of(present)
     if offset < start or offset <= future.log_start_offset:
         future.truncate_fully_and_start_at(start, now_ms)
@@ -79,8 +87,10 @@ def _cut_off(future: PartitionLog, present: PartitionLog, offset: int, now_ms: i
 def copy(
     future: PartitionLog, present: PartitionLog, *, max_bytes: int, max_batches: int, now_ms: int
 ) -> int:
-    """Appends to the future log what it lacks, as much as the bounds allow though at least a batch. Returns how
-    many bytes. It follows a cut first: who hasn't had the disk sync that before waits for it here.
+    """Append to the future log what it lacks, as much as the bounds allow but at least one batch. Returns the
+    bytes.
+
+    It follows a cut first. If the disk doesn't have that cut yet, this waits for it.
 
     Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE), `CorruptRecordError`.
     """
@@ -98,7 +108,7 @@ def copy(
             raise KafkaError(
                 Error.KAFKA_STORAGE_ERROR, f"{present.directory} has no whole batch at offset {offset}"
             )
-    # no further: if the process ends during the move, the future log is opened with what is checkpointed of it
+    # no further: if the process ends during the move, the future log is opened with its checkpointed high watermark
     future.update_high_watermark(present.high_watermark)
     if future.log_start_offset < present.log_start_offset <= future.log_end_offset:
         future.delete_records_before(present.log_start_offset)
@@ -115,7 +125,7 @@ def _append_all(future: PartitionLog, records: bytearray, max_batches: int, now_
 
 
 def is_caught_up(future: PartitionLog, present: PartitionLog) -> bool:
-    """Its log start may be the later one: it has segments, and so retention, of its own."""
+    """True if it has everything. Its log start may be later, as it has segments, and so retention, of its own."""
     return (
         future.log_end_offset == present.log_end_offset
         and future.log_start_offset >= present.log_start_offset
@@ -124,7 +134,7 @@ def is_caught_up(future: PartitionLog, present: PartitionLog) -> bool:
 
 
 def _have_the_same_last_epoch(future: PartitionLog, present: PartitionLog) -> bool:
-    """Of the record that both end with; where one of them has none, or doesn't know, nothing speaks against it."""
+    """True if the last record has the same epoch in both logs, or if one of them lacks the record or the epoch."""
     end = future.log_end_offset
     if end in (future.log_start_offset, present.log_start_offset):
         return True
@@ -134,16 +144,16 @@ def _have_the_same_last_epoch(future: PartitionLog, present: PartitionLog) -> bo
 
 @told_to_clients
 def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: str) -> None:
-    """The future log, caught up and with no flush under way, becomes the partition's at `path`; the present one's
-    directory is renamed to `doomed`, and it is closed.
+    """Let the future log, caught up and with no flush under way, become the partition's log at `path`.
 
-    Who waits for a flush waits for the future log then. Those who have what they wait for are not told in here, where
-    the partition still has the closed log: that is up to the caller, with `PartitionLog.tell_flushed`.
+    The present log is closed, and its directory renamed to `doomed`. Those who wait for its flushes now wait
+    for those of the future log. They aren't called in here, since the partition still has the closed log. The
+    caller does that, with `PartitionLog.tell_flushed`.
 
-    A process that is killed in between leaves the future log alone, which is whole; a start that finds no other
-    makes it the partition's (Kafka as well, where the record of the partition names its directory). Raises
-    `KafkaError` (KAFKA_STORAGE_ERROR), the log whose directory refused having reported it, and nothing having changed
-    but for a present log that can't be named back and has failed.
+    If the process is killed in between, only the future log remains, which is complete. A start that finds no
+    other makes it the partition's (Kafka does too, if the partition's record names its directory). Raises
+    `KafkaError` (KAFKA_STORAGE_ERROR), after the log whose directory refused has reported it. Then nothing
+    has changed, except that a present log that can't be renamed back has failed.
     """
     future.hole, future.goes_on_with_hole = present.hole, present.goes_on_with_hole
     future.snapshots.take(present.producers)
@@ -173,14 +183,17 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
 
 
 def folder_exists(log: PartitionLog) -> bool:
-    """Also where a power loss has left it without a segment, so that it isn't `created`."""
+    """True if its folder exists, even if a power loss has left it without a segment, so that it isn't `created`."""
     return log.created or log.files.exists(log.directory)
 
 
 @told_to_clients
 def _rename_present(present: PartitionLog, doomed: str) -> None:
-    """Waits until the disk has it: two directories' names are on it in any order, and after a power loss a start would
-    find the partition in both, and not know which one is out of date."""
+    """Rename the present log, and wait until the disk has that.
+
+    The disk may get two directories' names in any order. After a power loss a start could find the partition
+    in both, and not know which one is out of date.
+    """
     present.files.rename(present.directory, doomed)
     try:
         present.files.sync_directory(os.path.dirname(doomed))

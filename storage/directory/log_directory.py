@@ -1,11 +1,11 @@
-"""A log directory: its lock, its checkpoints, the folders of its partitions, the mark of a clean stop.
+"""A log directory: its lock, its checkpoints, the folders of its partitions, the clean shutdown mark.
 
     .lock  meta.properties  .kafka_cleanshutdown  recovery-point-offset-checkpoint
     log-start-offset-checkpoint  replication-offset-checkpoint  cleaner-offset-checkpoint  <topic>-<partition>/
     <topic>-<partition>.<unique>-delete/  <topic>-<partition>.<unique>-future/
 
-A `-future` folder is that of a partition which is being moved here from another log directory. The mark is taken away
-by the start that goes on with the directory, and written last of all. Source: kafka.log.LogManager.
+A `-future` folder belongs to a partition that is being moved here from another log directory. A start that
+uses the directory removes the mark, and it is written last of all. Source: kafka.log.LogManager.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class PartitionFolder(NamedTuple):
     partition: int
     path: str
     topic_id: str | None
-    """Its text form; None where partition.metadata is missing or makes no sense."""
+    """In text form; None if partition.metadata is missing or makes no sense."""
 
 
 class FoundFolders(NamedTuple):
-    """All that a log directory has, by what their names say."""
+    """The folders in a log directory, by what their names say."""
 
     partitions: dict[TopicPartition, PartitionFolder]
     futures: dict[TopicPartition, PartitionFolder]
-    """Of partitions that are being moved here (`-future`)."""
+    """Folders of partitions that are being moved here (`-future`)."""
     deleted: list[str]
-    """The paths of those on their way out (`-delete`)."""
+    """The paths of folders that are being deleted (`-delete`)."""
 
 
 def find(files: Files, path: str) -> FoundFolders:
-    """What is in the directory; strays aren't looked at. Raises `OSError`."""
+    """Find the folders in the directory, except strays. Raises `OSError`."""
     found = FoundFolders({}, {}, [])
     for name in files.list_subdirectories(path):
         if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
@@ -77,54 +77,58 @@ def find(files: Files, path: str) -> FoundFolders:
 def _add(among: dict[TopicPartition, PartitionFolder], files: Files, path: str, stem: str) -> None:
     topic, _dash, number = stem.rpartition("-")
     if not topic or not (number.isascii() and number.isdigit()):
-        logger.warning("%s is no partition's folder, and is left alone", path)
+        logger.warning("%s is no folder of a partition, and is left alone", path)
         return
     try:
         topic_id = checkpoints.read_partition_metadata(files, f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
-    except (CheckpointError, IsADirectoryError):  # told where the partition is opened
+    except (CheckpointError, IsADirectoryError):  # reported when the partition is opened
         topic_id = None
     partition = int(number)
     among[topic, partition] = PartitionFolder(topic, partition, path, topic_id)
 
 
 class LogDirectory:
-    """Made by `LogDirectory.open`, or by `read` and `begin`; holds the lock until `close`. `logs` are those that
-    `open_log` opened, `futures` those of partitions that are being moved here; no partition is in both."""
+    """A log directory, made by `LogDirectory.open`, or by `read` and `begin`. It holds the lock until `close`.
+
+    `logs` are those that `open_log` opened, `futures` those of partitions that are being moved here. No
+    partition is in both.
+    """
 
     def __init__(self, path: str, files: Files, background: Background) -> None:
-        """For `read` alone."""
+        """Only `read` calls this."""
         self.path = path
         self.files = files
         self.background = background
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.on_failure: Callable[[LogDirectory, OSError], bool] | None = None
-        """Told of this directory and each failure of its disk: whether the directory goes offline for it."""
+        """Called with this directory and each failure of its disk. Returns True if the directory goes offline
+        for it."""
         self.producer_memory = ProducerMemory()
-        """That of its node."""
+        """The sum for all partitions of its node."""
         self.clean = False
-        """Whether the last run stopped cleanly."""
+        """True if the last run stopped cleanly."""
         self.unopened: dict[TopicPartition, PartitionFolder] = {}
-        """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        """Partitions whose log isn't open in this run yet: not recovered if the last stop wasn't clean."""
         self.unopened_futures: dict[TopicPartition, PartitionFolder] = {}
         self.left_futures: dict[TopicPartition, PartitionLog] = {}
-        """Of these, the logs that this run had open and has left: synced at its end with the others."""
+        """Those that this run had open, and has left. They are synced with the others at its end."""
         self.writer = CheckpointWriter(path, files, background, self.report)
         self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
         self.cleaner_offsets = CleanerCheckpoint(self.writer)
-        # Once for all logs: each would have bound methods of its own.
+        # once for all logs, instead of bound methods for each
         self._told_by_logs = (self.report, self._truncated)
         self.broker_epoch: int | None = None
-        """That of the run which stopped cleanly; None after any other stop, -1 where the mark doesn't say."""
+        """That of the run that stopped cleanly; None after any other stop, -1 if the mark has none."""
         self.meta_properties: dict[str, str] | None = None
         self.was_formatted = False
-        """Whether it had a `meta.properties` when it was read."""
+        """True if it had a `meta.properties` when it was read."""
         self._deleted: list[str] = []
-        """Folders of deleted partitions, which `begin` has go."""
+        """Folders of deleted partitions. `begin` deletes them."""
 
     @classmethod
     def open(cls, path: str, *, files: Files, background: Background) -> LogDirectory:
-        """`read` and `begin`. Raises as they do."""
+        """Do `read` and `begin`. Raises as they do."""
         directory = cls.read(path, files=files, background=background)
         try:
             directory.begin()
@@ -135,7 +139,8 @@ class LogDirectory:
 
     @classmethod
     def read(cls, path: str, *, files: Files, background: Background) -> LogDirectory:
-        """Locks the directory, made if need be, and reads all but the logs; nothing in it is changed.
+        """Lock the directory, which is made if it doesn't exist, and read everything but the logs. Nothing in
+        it changes.
 
         Raises `LockedError`, `OSError`.
         """
@@ -162,10 +167,13 @@ class LogDirectory:
         self.cleaner_offsets.load(self.files, self.path, self.unopened)
 
     def begin(self) -> None:
-        """This run goes on with the directory: the mark goes, and the folders of deleted partitions do so in the
-        background. Raises `OSError`."""
+        """Start using the directory: remove the mark, and delete the folders of deleted partitions in the
+        background.
+
+        Raises `OSError`.
+        """
         if self.clean:
-            # a crash from here on is no clean stop any more (KAFKA-10471)
+            # after this a crash is no clean stop any more (KAFKA-10471)
             self.files.remove(self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE))
             self.files.sync_directory(self.path)
         for path in self._deleted:
@@ -173,7 +181,7 @@ class LogDirectory:
         self._deleted.clear()
 
     def write_meta_properties(self, *, cluster_id: str, node_id: int, directory_id: str) -> None:
-        """Makes the directory that of a node; ids in their text form."""
+        """Make it the directory of a node. Ids are in text form."""
         properties = {
             "node.id": str(node_id),
             "directory.id": directory_id,
@@ -188,16 +196,16 @@ class LogDirectory:
     # ---- partitions
 
     def folders(self) -> list[PartitionFolder]:
-        """The partitions that were found with a folder, by name, and whose log nobody opened in this run yet:
-        those on their way out aren't among them."""
+        """Partitions with a folder whose log isn't open in this run yet, by name, without those that are
+        being deleted."""
         return list(self.unopened.values())
 
     def has_unopened_folder(self, topic: str, partition: int) -> bool:
-        """Whether one of these is the partition's."""
+        """True if one of these belongs to the partition."""
         return (topic, partition) in self.unopened
 
     def future_folders(self) -> list[PartitionFolder]:
-        """Of the partitions that were being moved here, as `folders`."""
+        """Partitions that were being moved here, as in `folders`."""
         return list(self.unopened_futures.values())
 
     def open_log(
@@ -211,11 +219,12 @@ class LogDirectory:
         jitter: Jitter = lambda limit: 0,
         begins_at: int = 0,
     ) -> PartitionLog:
-        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`. What was
-        known to be replicated at the last checkpoint is, as far as the log has it. `begins_at`: where the metadata log
-        begins, of which no checkpoint says it.
+        """Open the partition's log. It is recovered if the last stop wasn't clean. See `PartitionLog.open`.
 
-        Raises `OSError` too where what the checkpoints say of a deleted partition of that name can't be forgotten.
+        Its high watermark is the one at the last checkpoint, as far as the log goes. `begins_at`: the start
+        of the metadata log, which has no checkpoint.
+
+        Also raises `OSError` if checkpoints of a deleted partition of that name can't be forgotten.
         """
         key = (topic, partition)
         assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
@@ -231,7 +240,7 @@ class LogDirectory:
             partition,
             config,
             now_ms=now_ms,
-            # nobody checkpoints the metadata log, and all hangs on it: it is always read again
+            # the metadata log has no checkpoints, and everything depends on it: it is always read again
             clean=self.clean and not metadata,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
@@ -245,21 +254,21 @@ class LogDirectory:
         log.update_high_watermark(high_watermark)  # Kafka: `Partition.createLog`
         self.offsets.opened(key)
         self.attach(log)
-        # where recovery has cut it, what comes behind the cut is new
+        # if recovery has cut it, everything after the cut is new
         self.cleaner_offsets.lower(key, log.log_end_offset)
         self.logs[key] = log
         self.unopened.pop(key, None)
         return log
 
     def delete_log(self, log: PartitionLog, unique: str) -> None:
-        """Deletes a partition: `PartitionLog.delete`, and the checkpoints forget it."""
+        """Delete a partition: `PartitionLog.delete`, and forget its checkpoints."""
         key = (log.topic, log.partition)
         log.delete(unique)
         self.logs.pop(key, None)
         self.forget(key)
 
     def set_aside(self, folder: PartitionFolder, unique: str) -> str:
-        """Renames a folder that is no topic's any more with `-stray`, as Kafka does. Returns its new path."""
+        """Rename a folder that belongs to no topic any more with `-stray`, as Kafka does. Returns its new path."""
         stray = removal.out_of_use_path(
             folder.path, folder.topic, folder.partition, unique, removal.STRAY_DIRECTORY_SUFFIX
         )
@@ -280,10 +289,12 @@ class LogDirectory:
         now_ms: int,
         jitter: Jitter = lambda limit: 0,
     ) -> PartitionLog:
-        """The log that is going to take the place of the present one, which is in another directory: what an earlier
-        run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and
-        `future_log_copying.begin`; the directory is told what the disk refused, as it is by all that is done with the
-        log."""
+        """Open the log that will replace the present one, which is in another directory.
+
+        It is one that an earlier run has left, or a new one. `unique` is 32 hex digits. Raises as `open_log`
+        and `future_log_copying.begin` do. The directory hears of failures of its disk, as it does for
+        everything done with the log.
+        """
         key = (present.topic, present.partition)
         assert key not in self.logs, f"{present.directory} is to be moved to where it is"
         assert key not in self.left_futures, "a partition that is offline stays so until the next start"
@@ -326,15 +337,18 @@ class LogDirectory:
         self.offsets.opened(key)
         self.attach(future)
         if future.cut is not None:
-            with suppress(MemoryError):  # the next writing comes by the clock
+            with suppress(MemoryError):  # the regular checkpoint comes later
                 self.offsets.write_recovery_points()
                 self.offsets.write_log_starts()
         return future
 
     def leave_future(self, log: PartitionLog) -> None:
-        """The move can't go on in this run, the partition being offline: its folder waits for a start, as one that was
-        found and not opened. As in Kafka it is kept open, and no more is done with it: what it lacks to be synced is so
-        at the end of the run, with that of the others."""
+        """Give up the move for this run, as the partition is offline. Its folder waits for a start, like one
+        that isn't open.
+
+        As in Kafka the log stays open, and nothing more is done with it. At the end of the run it is synced
+        with the others.
+        """
         key = (log.topic, log.partition)
         self.futures.pop(key)
         if log.created:
@@ -354,7 +368,7 @@ class LogDirectory:
         self.offsets.closed(key, log)
 
     def unopened_future_sizes(self) -> dict[TopicPartition, int]:
-        """Of the moves that can't go on in this run, the bytes of their `.log` files, as `PartitionLog.size`."""
+        """The bytes of the `.log` files of moves that can't continue in this run, as `PartitionLog.size`."""
         sizes = {}
         for key, folder in self.unopened_futures.items():
             try:
@@ -365,7 +379,7 @@ class LogDirectory:
         return sizes
 
     def delete_future(self, log: PartitionLog, unique: str) -> None:
-        """Gives up moving a partition here. Raises as `delete_log`; the next start then goes on with the move."""
+        """Give up moving a partition here. Raises as `delete_log` does; then the next start continues the move."""
         key = (log.topic, log.partition)
         self.futures.pop(key, None)
         try:
@@ -374,7 +388,7 @@ class LogDirectory:
             self.forget(key)
 
     def discard_future(self, folder: PartitionFolder, unique: str) -> None:
-        """Deletes the folder of a move that is not to go on. Raises `OSError`, of which the directory is told."""
+        """Delete the folder of a move that is given up. Raises `OSError`, after reporting it to the directory."""
         doomed = removal.out_of_use_path(
             folder.path, folder.topic, folder.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
         )
@@ -388,8 +402,11 @@ class LogDirectory:
         removal.remove_directory_later(self.files, doomed, self.background, 0)
 
     def _forget_unopened(self, key: TopicPartition) -> None:
-        """The folder of a move has gone. The checkpoints forget it, which else would count for a new partition of that
-        name; where the partition itself is in the directory they are of that."""
+        """Forget the checkpoints of a move whose folder has gone.
+
+        Otherwise they would count for a new partition of that name. If the partition itself is in the
+        directory, they belong to it.
+        """
         self.unopened_futures.pop(key, None)
         left = self.left_futures.pop(key, None)
         if left is not None:
@@ -398,7 +415,7 @@ class LogDirectory:
             self.forget(key)
 
     def promote_folder(self, folder: PartitionFolder) -> None:
-        """A folder of a move becomes the partition's, of which there is no other: a crash came in between."""
+        """Make a folder of a move the partition's, as there is no other: a crash came in between."""
         key = (folder.topic, folder.partition)
         path = self.path_of(f"{folder.topic}-{folder.partition}")
         self.files.rename(folder.path, path)
@@ -412,10 +429,10 @@ class LogDirectory:
         source: LogDirectory,
         unique: str,
     ) -> None:
-        """The future log, caught up, takes the place of the present one, which is deleted.
-        See `future_log_copying.take_over`.
+        """Replace the present log by the future one, which has caught up. The present log is deleted. See
+        `future_log_copying.take_over`.
 
-        Raises `KafkaError` (KAFKA_STORAGE_ERROR), the directory that refused being told, as Kafka's
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR), after reporting to the directory that refused, as Kafka's
         `UnifiedLog.renameDir` does.
         """
         key = (future.topic, future.partition)
@@ -424,7 +441,8 @@ class LogDirectory:
         )
         has_folder = future_log_copying.folder_exists(present)
         if future.log_start_offset > future.base_offsets[0] or self.offsets.says_later_start(key, future):
-            # else a crash would bring back what was deleted: the present one's directory forgets it
+            # otherwise a crash would bring back deleted records, since the present log's directory forgets
+            # the log start
             _write_log_starts(future, self)
         future_log_copying.take_over(
             future, present, self.path_of(f"{future.topic}-{future.partition}"), doomed
@@ -434,7 +452,9 @@ class LogDirectory:
         source.logs.pop(key, None)
         source.cleaner_offsets.move(key, self.cleaner_offsets)
         source.forget(key)
-        with suppress(MemoryError):  # the places have changed; what is out of use the next start finds
+        with suppress(
+            MemoryError
+        ):  # the places have changed already; the next start finds what is out of use
             for changed in (self, source):
                 _sync_names(changed)
             if has_folder:
@@ -442,26 +462,32 @@ class LogDirectory:
                     source.files, doomed, source.background, present.config.file_delete_delay_ms
                 )
 
-    # ---- what concerns all logs in it
+    # ---- all its logs together
 
     def path_of(self, name: str) -> str:
-        """Of a file or folder in the directory."""
+        """The path of a file or folder in the directory."""
         return f"{self.path}/{name}"
 
     @property
     def was_deleted(self) -> bool:
-        """Whether somebody has deleted or moved it while it is in use: what says whose it is has gone. Files that are
-        open take appends all the same, which nobody will ever read."""
+        """True if somebody has deleted or moved it while it is in use: the file that identifies it has gone.
+
+        Open files still take appends, but nobody will ever read them.
+        """
         return not self.files.exists(self.path_of(META_PROPERTIES_FILE))
 
     def report(self, failure: OSError) -> bool:
-        """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
+        """Report a failure of the disk. Returns True if the directory goes offline for it, which needs
+        another one to go on."""
         return self.on_failure is not None and self.on_failure(self, failure)
 
     def _truncated(self, key: TopicPartition, base_offset: int) -> None:
-        """A log's end was cut off: what comes in its place isn't synced, whatever the checkpoint says of what was there
-        (Kafka: `LogManager.truncateTo`). Where it was cut off below its start, it begins there: nothing comes in its
-        place before the file says so, or after a crash it would be hidden. Raises `OSError`."""
+        """Correct the checkpoints after a log's end was cut off: what comes in its place isn't synced yet
+        (Kafka: `LogManager.truncateTo`).
+
+        If it was cut off below its log start, it now begins there. The file has to have that before anything
+        is appended, or a crash would hide the new records. Raises `OSError`.
+        """
         log = self.futures.get(key) if key in self.futures else self.logs.get(key)
         if log is not None and self.offsets.says_later_start(key, log):
             self.offsets.write_log_starts_now()
@@ -469,23 +495,25 @@ class LogDirectory:
         self.offsets.write_recovery_points()
 
     def attach(self, log: PartitionLog) -> None:
-        """The log is the partition's from here on: what happens to it concerns the directory."""
+        """Attach the partition's log: from now on it reports to this directory."""
         log.report, log.truncated = self._told_by_logs
         log.producers.count_in(self.producer_memory)
 
     def name_is_free(self, key: TopicPartition) -> None:
-        """A log of this name is about to be made or opened: nothing that the checkpoints say of an earlier one counts
-        for it after a crash. Raises `OSError`."""
+        """Forget all checkpoints of earlier partitions of this name, before a log of this name is made or opened.
+
+        Raises `OSError`.
+        """
         self.cleaner_offsets.name_is_free(key)
         self.offsets.name_is_free(key)
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition's folder has gone."""
+        """Forget a partition whose folder has gone."""
         self.unopened.pop(key, None)
         try:
             self.offsets.forget(key)
         finally:
-            # though there was too little memory to write the others: what it says isn't to be a new partition's
+            # even if the others can't be written for lack of memory: its entry must not apply to a new partition
             self.cleaner_offsets.forget(key)
 
     def _checkpointed(self) -> dict[TopicPartition, PartitionLog]:
@@ -495,29 +523,30 @@ class LogDirectory:
     # ---- checkpoints
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes down how far each log is synced, in the background."""
+        """Write how far each log is synced, in the background."""
         self.offsets.write_recovery_points()
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes down how far each log is replicated, in the background."""
+        """Write how far each log is replicated, in the background."""
         self.offsets.write_high_watermarks()
 
     def checkpoint_log_starts(self) -> None:
-        """Writes down where each log begins, where that isn't its first segment's base, in the background."""
+        """Write the log starts that aren't the first segment's base, in the background."""
         self.offsets.write_log_starts()
 
     def log_start_moved(self) -> None:
-        """A client had records deleted: `checkpoint_log_starts`, at once, or where that was a moment ago, soon."""
+        """Do `checkpoint_log_starts` after a client had records deleted: at once, or soon if that was done a
+        moment ago."""
         self.offsets.write_log_starts_soon()
 
     # ---- end
 
     def close(self, *, broker_epoch: int = -1, clean: bool = True, run_all: RunAll = run_in_turn) -> bool:
-        """Ends all logs, the metadata log last, then writes the checkpoints, then the mark if all went well.
+        """Close all logs, the metadata log last, then write the checkpoints, then the mark if all went well.
 
-        It waits for the disk, which syncs many files together, through `run_all`, sooner than one by one. With
-        `clean` false it only lets go of everything, as a crash would. Returns whether it went as was asked: what is
-        open is synced, or wasn't to be.
+        It waits for the disk. `run_all` syncs many files together, which is faster than one by one. With
+        `clean` false it only closes everything, as a crash would. Returns True if it went as requested: open
+        logs are synced, or weren't to be.
         """
         went_well = not clean or self._close_logs(run_all)
         for log in (*self.logs.values(), *self.futures.values(), *self.left_futures.values()):
@@ -525,7 +554,7 @@ class LogDirectory:
                 log.close(clean=False)
             except KafkaError as failure:
                 logger.error("%s can't be closed: %s", log.directory, failure)
-                went_well = not clean  # what was written to it may be lost
+                went_well = not clean  # written data may be lost
         if clean and went_well and self._knows_all:
             self.offsets.write_all_now()
             self.cleaner_offsets.write_now()
@@ -538,12 +567,14 @@ class LogDirectory:
 
     @property
     def _knows_all(self) -> bool:
-        """Whether all that is in the directory is as a clean stop leaves it, once what is open is."""
+        """True if everything in the directory is as after a clean stop, once the open logs are."""
         return self.clean or not (self.unopened or self.unopened_futures.keys() - self.left_futures)
 
     def _has_open_hole(self) -> bool:
-        """Whether the next start is to look for one again, which it doesn't behind the mark; the metadata log, which is
-        always read again, has none then."""
+        """True if the next start has to look for a hole again, which it doesn't with the mark.
+
+        The metadata log doesn't count: it is always read again, and has no hole then.
+        """
         for log in self.logs.values():
             if log.open_hole is not None and log.topic != METADATA_TOPIC:
                 logger.warning(
@@ -555,7 +586,7 @@ class LogDirectory:
         return False
 
     def _close_logs(self, run_all: RunAll) -> bool:
-        """Whether all could be synced."""
+        """Close the logs. Returns True if all could be synced."""
         partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
         went_well = close_all(
             self.files, [*partitions, *self.futures.values(), *self.left_futures.values()], run_all
@@ -571,15 +602,15 @@ def _write_log_starts(future: PartitionLog, directory: LogDirectory) -> None:
 
 def _sync_names(directory: LogDirectory) -> None:
     path, files = directory.path, directory.files
-    # before what it replaces is deleted
+    # before the replaced folder is deleted
     directory.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.DELETING)
 
 
-# ---- ending many logs together: a disk syncs them together sooner than one by one
+# ---- closing many logs together: a disk syncs them faster together than one by one
 
 
 def close_all(files: Files, logs: Sequence[PartitionLog], run_all: RunAll) -> bool:
-    """Writes what each log has left to write, then syncs them. Whether all went well."""
+    """Write what each log still has to write, then sync them. Returns True if all went well."""
     clean = True
     closing: list[tuple[PartitionLog, LastSync]] = []
     for log in logs:
@@ -599,7 +630,7 @@ def close_all(files: Files, logs: Sequence[PartitionLog], run_all: RunAll) -> bo
 
 
 def _sync(files: Files, closing: Sequence[LastSync], run_all: RunAll) -> list[Exception | None]:
-    """What each failed with; a directory that new logs have in common is synced once for them all."""
+    """Sync the logs, and return each one's failure. A parent directory of several new logs is synced once."""
     parents = [*dict.fromkeys(each.parent for each in closing if each.parent is not None)]
     of_parents = [partial(files.sync_directory, parent) for parent in parents]
     failures = run_all([*of_parents, *(each.work for each in closing)])
@@ -611,5 +642,5 @@ def _sync(files: Files, closing: Sequence[LastSync], run_all: RunAll) -> list[Ex
 
 
 def _not_clean(log: PartitionLog, failure: Exception) -> bool:
-    logger.error("%s-%d didn't close cleanly", log.topic, log.partition, exc_info=failure)
+    logger.error("%s-%d couldn't be closed cleanly", log.topic, log.partition, exc_info=failure)
     return False
