@@ -18,7 +18,7 @@ from tests.simulation.course import Result
 from tests.simulation.simulation import simulate
 
 LIMIT_S = 120
-"""What one seed may take of the processor, whatever else that does: one that never ends would hide all behind it."""
+"""The processor time of one seed, whatever else the machine does: one that never ended would hide all after it."""
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def _told(counts: Counter[str]) -> str:
 
 
 class _TakesTooLongError(SystemExit):
-    """What the loop lets through, whatever it calls."""
+    """An error that the loop lets through, whatever it calls."""
 
 
 def _stop(*_: object) -> None:
@@ -71,7 +71,7 @@ def _stop(*_: object) -> None:
 
 def _try(seed: int, *, is_cluster: bool, shares: bool) -> tuple[int, str, list[str], Counter[str]]:
     signal.signal(signal.SIGPROF, _stop)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S, 1)  # and again, for where it is caught
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S, 1)  # and again, in case it is caught
     try:
         result = _play(seed, is_cluster, shares)
     except BaseException as error:

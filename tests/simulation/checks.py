@@ -26,7 +26,7 @@ REBUILT = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 @dataclass
 class Written:
-    """Of a partition's log, before a death."""
+    """The state of a partition's log before a death."""
 
     recovery_point: int
     log_start: int
@@ -34,7 +34,7 @@ class Written:
     """What its broker had in it."""
     compacts: bool
     may_be: list[bytes]
-    """What its folder may say after a power loss, as far as names go."""
+    """What its folder may say after a power loss, judging by names."""
     surely_is: list[bytes]
     """The same, of what was synced."""
 
@@ -43,7 +43,7 @@ class Written:
 
 
 def written(machine: Machine) -> dict[str, Written]:
-    """What the broker's logs hold, before it dies: by folder."""
+    """Return what the broker's logs hold before it dies, by folder."""
     found: dict[str, Written] = {}
     if machine.server is None:
         return found
@@ -63,20 +63,20 @@ def written(machine: Machine) -> dict[str, Written]:
 
 
 def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bool) -> list[str]:
-    """Complaints: of what was synced nothing may be, nor anything where the power stayed."""
+    """Return complaints: nothing synced may be lost, and nothing at all if the power stayed on."""
     complaints = []
     for folder, was in before.items():
         found = machine.disk.find(folder)
         there = log_contents.content(found.names) if isinstance(found, Directory) else b""
         if not power_lost:
-            # a swap that is under way is finished by the start: by names the last change of them says how
+            # a start finishes a pending swap: the last change of names says how
             if there != (was.may_be[-1] if was.compacts else was.data):
                 complaints.append(f"{folder} changed with a killed process")
             continue
         point = was.recovery_point
         if not was.compacts:
-            # What is deleted counts as synced, as in Kafka, and is there again where the start of the log was not yet
-            # written down: a recovery point says little then, but where it is the log's end.
+            # Deleted data counts as synced, as in Kafka, and is back if the log's start wasn't written yet. Then a
+            # recovery point says little unless it is the log's end.
             synced = log_contents.below(was.data, point)
             is_deleted = node_states.is_deleted_from(folder)
             if is_deleted and synced != log_contents.whole(was.data):
@@ -102,7 +102,8 @@ def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bo
 
 
 def _elsewhere(machine: Machine, folder: str) -> Iterator[bytes]:
-    """What the partition's other folders hold: of one that has just been moved the power may undo the new name."""
+    """Yield what the partition's other folders hold: a power loss may undo the new name of one that has just been
+    moved."""
     name = folder.rpartition("/")[2]
     for log_dir in machine.folders:
         for other in machine.disk.names(log_dir):
@@ -113,7 +114,7 @@ def _elsewhere(machine: Machine, folder: str) -> Iterator[bytes]:
 
 
 def _what_compaction_changed(before: bytes, after: bytes) -> list[str]:
-    """Complaints of what a swap changed that is under way: nothing that a reader by key is told, or the partition knows
+    """Return complaints about a pending swap: it must not change what readers by key get, or what the partition knows
     of its producers."""
     old, new = log_contents.view(before), log_contents.view(after)
     complaints = []
@@ -136,12 +137,12 @@ async def check(simulation: Simulation) -> None:
 
 
 async def check_what_is_read(course: Course) -> dict[Place, dict[int, bytes]]:
-    """Returns what is committed, by offset."""
+    """Check what can be read, and return what is committed, by offset."""
     everything: dict[Place, dict[int, bytes]] = {}
     committed: dict[Place, dict[int, bytes]] = {}
     for place in PLACES:
         everything[place], committed[place] = await _check_place(course, place)
-    # where the coordinator's state may be lost a transaction may stay open for good, and hide what lies behind it
+    # If the coordinator's state may be lost, a transaction may stay open for good and hide what follows it.
     _check_sent(course, everything if course.work.may_lose else committed)
     effective = [each for each in course.work.transactions if _is_committed(course, each, committed)]
     await _check_offsets(course, effective)
@@ -153,7 +154,7 @@ def _reader(course: Course, place: Place, *, committed: bool) -> Reader:
 
 
 async def _check_place(course: Course, place: Place) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """What is there, and what of it is committed, by offset."""
+    """Return what is there, and what of it is committed, by offset."""
     work = course.work
     everything = _reader(course, place, committed=False)
     await everything.read_all()
@@ -190,13 +191,13 @@ def _check_sent(course: Course, read: dict[Place, dict[int, bytes]]) -> None:
 
 
 def _is_committed(course: Course, transaction: Transaction, committed: dict[Place, dict[int, bytes]]) -> bool:
-    """All or nothing, and as its client was told."""
+    """Check that it is all or nothing, as its client was told."""
     values = {(place, value) for place, sent in transaction.values.items() for value in sent}
     found = {(place, value) for place, value in values if value in committed[place].values()}
     complain = course.work.complain
     if course.work.may_lose:
-        # An abort's marker may be lost where the coordinator's Complete isn't: as with one replica of Kafka's, the next
-        # transaction of the same producer id ends what was left open then, with its own outcome.
+        # An abort's marker may be lost while the coordinator's Complete isn't. As in Kafka with one replica, the next
+        # transaction of the same producer id then ends what was left open, with its own outcome.
         return bool(found)
     if transaction.outcome is Outcome.ABORTED:
         if found:
@@ -210,7 +211,7 @@ def _is_committed(course: Course, transaction: Transaction, committed: dict[Plac
 
 
 async def _check_offsets(course: Course, effective: list[Transaction]) -> None:
-    """Each is as `Commits` say; and a transaction's counts if and only if its records do."""
+    """Check each offset by its `Commits`. A transaction's offset counts if and only if its records do."""
     work, client = course.work, course.client("offsets")
     last: dict[tuple[str, Place], str] = {}
     for group, place in [*work.commits]:
@@ -239,7 +240,7 @@ async def _check_offsets(course: Course, effective: list[Transaction]) -> None:
 
 
 def forget_what_is_rebuilt(machine: Machine) -> None:
-    """Of a machine that is off: all beside its logs that follows from them."""
+    """On a machine that is off, remove everything beside the logs that follows from them."""
     for log_dir in machine.folders:
         for folder in machine.disk.names(log_dir):
             path = f"{log_dir}/{folder}"
@@ -251,7 +252,7 @@ def forget_what_is_rebuilt(machine: Machine) -> None:
 
 
 async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
-    """All that isn't the log follows from it: a broker that has nothing else says and knows the same."""
+    """Check that everything follows from the logs: a broker that has nothing else says and knows the same."""
     machine, work = simulation.machine, simulation.work
     _, complaints = node_states.leader_epochs(machine)
     work.anomalies += complaints
@@ -277,14 +278,14 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
                 work.complain(f"{name} is {again.get(name)} after a start; it was {coordinators.get(name)}")
     for folder, state in states.items():
         if work.may_lose and folder in rebuilt and rebuilt[folder][1] != state[1]:
-            # A marker whose coordinator the power set back behind a record that luck kept: the partition refused it as
-            # an old coordinator's, and takes it in the next epoch, which is a start's.
+            # A marker whose coordinator the power set back behind a record that survived by chance: the partition
+            # refused it as an old coordinator's, and takes it in the next epoch, after a start.
             continue
         if node_states.is_deleted_from(folder) and folder in rebuilt:
-            # where it begins is written down later, and of what was deleted a snapshot knows more than the log
+            # the log's start is written later, and a snapshot knows more of what was deleted than the log
             rebuilt[folder], state = node_states.of_what_both_have(rebuilt[folder], state)
         elif work.may_lose and folder in rebuilt:
-            # of a log whose beginning the power took a snapshot that stayed knows more than the records that stayed
+            # if the power took a log's beginning, a surviving snapshot knows more than the surviving records
             rebuilt[folder], state = map(node_states.by_records, (rebuilt[folder], state))
         if rebuilt.get(folder) != state:
             work.complain(f"{folder} is {rebuilt.get(folder)}, rebuilt from its log; it was {state}")

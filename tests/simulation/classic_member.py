@@ -1,4 +1,4 @@
-"""A member by the classic protocol, where one of the members assigns."""
+"""A member by the classic protocol, in which one of the members assigns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.work import Place
 PROTOCOL_TYPE = "consumer"
 PROTOCOL = "turns"
 VERSION = b"\0\0"
-"""Of what consumers tell each other."""
+"""The version of the messages between consumers."""
 
 
 class ClassicMember(Member):
@@ -34,7 +34,7 @@ class ClassicMember(Member):
         self._has_joined = False
 
     def _join_again(self) -> None:
-        """It gives up what it has, and joins again."""
+        """Give up everything, and join again."""
         self.life.owned.clear()
         self._has_joined = False
 
@@ -101,7 +101,7 @@ class ClassicMember(Member):
         self.told(places)
 
     def _assign(self, member_ids: list[str]) -> list[SyncGroupRequestAssignment]:
-        """In turns, beginning with a member that luck chooses."""
+        """Assign in turns, starting with a random member."""
         first = self.luck.randrange(len(member_ids))
         of_members: dict[str, list[TopicPartition]] = {member_id: [] for member_id in member_ids}
         for number, (topic, index) in enumerate(self.group.places):
@@ -150,7 +150,7 @@ class ClassicMember(Member):
         return self._must_be_refused(life, epoch)
 
     def lost_an_answer(self) -> None:
-        """A member that isn't sure joins again at the latest when it is told to."""
+        """A member that isn't sure joins again, at the latest when it is told to."""
 
     def as_reader_of_offsets(self) -> tuple[str | None, int]:
         return None, -1

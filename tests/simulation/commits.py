@@ -1,7 +1,7 @@
-"""What a group's offset of a partition may be: commits and fetches, each with the time it began and ended.
+"""What a group's offset of a partition may be: commits and fetches, each with its begin and end.
 
-A fetch gives the value of a commit that may have been in force at some moment between the fetch's begin and its end.
-Each commit has a tag of its own, which is its metadata, so that a value says which commit made it.
+A fetch returns a commit that may have been in force at some moment between the fetch's begin and end. Each commit has a
+tag of its own in its metadata, so a value shows which commit made it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ NO_OFFSET = -1
 
 @dataclass(slots=True)
 class Commit:
-    """Times in seconds; infinite where nobody knows. `visible_s`: nobody can be given it before; in a transaction that
-    is known at its end.
+    """Times are in seconds, infinite if unknown. `visible_s`: nobody can get it before; in a transaction it is known at
+    the end.
 
-    Those that are written later count, not those whose transaction ends later.
+    Of two commits, the later written one counts, not the one whose transaction ends later.
     """
 
     tag: str
@@ -26,21 +26,21 @@ class Commit:
     visible_s: float
     written_s: float = math.inf
     ended_s: float = math.inf
-    """From then on it is in force, unless it is overtaken."""
+    """From then on it is in force, unless a later one overtakes it."""
     is_refused: bool = False
 
     def written(self, now_s: float) -> None:
-        """It is pending, if not in force."""
+        """Note that it was written: it is pending, if not in force."""
         self.written_s = min(self.written_s, now_s)
 
     def in_force(self, now_s: float) -> None:
-        """Whoever comes now has to see it."""
+        """Note that everybody who comes now must see it."""
         self.written(now_s)
         self.ended_s = min(self.ended_s, now_s)
 
 
 class Commits:
-    """Those of one partition of a group."""
+    """The commits of one partition of a group."""
 
     def __init__(self) -> None:
         self.by_tag: dict[str, Commit] = {}
@@ -61,9 +61,10 @@ class Commits:
         may_lose: bool = False,
         may_be_old: bool = False,
     ) -> str | None:
-        """What is wrong with the answer to a fetch that began at `began_s`. `may_lose`: commits may be lost, with what
-        ended transactions. `may_be_old`: it came from who doesn't know that another one is the coordinator by now."""
-        # the newest of those that were all in force when the fetch began
+        """Return what is wrong with the answer to a fetch that began at `began_s`. `may_lose`: commits and
+        transactions' ends may be lost. `may_be_old`: the answer came from somebody who doesn't know that another one is
+        the coordinator now."""
+        # the newest of those that were in force when the fetch began
         known = max(
             (each for each in self.by_tag.values() if each.ended_s < began_s and not each.is_refused),
             key=lambda each: each.began_s,

@@ -1,4 +1,4 @@
-"""A member by the protocol of KIP-848, where the broker assigns, and waits until each has given up what it is to."""
+"""A member by the protocol of KIP-848: the broker assigns, and waits until each member has given up what it must."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LEAVES_FOR_A_WHILE = -2
 
 class ConsumerMember(Member):
     version = 1
-    """Of its heartbeats."""
+    """The version of its heartbeats."""
     is_told_again = True
-    """Whether who says all that it has is told what it is to have, even if that is nothing new."""
+    """True if a member that reports everything it has always gets its assignment, even if nothing is new."""
     _misses_something = False
-    """Whether an answer was lost that may have said what it is to give up, and isn't told again."""
+    """True if a lost answer may have said what to give up, and isn't repeated."""
     _says_all = True
     _is_unsure = False
-    """Whether an answer was lost, so that the broker may be ahead of what it knows."""
+    """True if an answer was lost, so the broker may be ahead of what it knows."""
     _gives_up_s: float | None = None
-    """When it will have given up what it is to."""
+    """When it will have given up what it must."""
     _asked_s = 0.0
     """When its last heartbeat was sent, or the first one of those without an answer."""
     _owes_since_s: float | None = None
-    """Since when, at the earliest, the broker waits for it to give something up."""
+    """The earliest time since which the broker waits for it to give something up."""
 
     def begin(self) -> None:
         self.life.member_id = f"{self.client.name}-{self.life.number}"
@@ -87,7 +87,7 @@ class ConsumerMember(Member):
             self.complain_unless_two(f"isn't told that {lost} are another's")
 
     def assigned_by(self, answer: Any) -> list[Place] | None:
-        """None where nothing is said of it."""
+        """Return the assignment, or None if the answer has none."""
         assignment: Assignment | None = answer.assignment
         return None if assignment is None else self._places(assignment.topic_partitions)
 
@@ -96,11 +96,11 @@ class ConsumerMember(Member):
         self.told(places)
         after = {*self.life.owned}
         if before - after:
-            # what it has to give up takes it a while; then it says so
+            # it takes a while to give things up; then it reports that
             self._gives_up_s = self.now_s() + self.luck.choice((0, self.luck.uniform(0, 2)))
             self._owes(self._asked_s)
         elif after - before:
-            # it says that it has what is new
+            # it reports that it has the new ones
             self._says_all = True
             self.hurry()
 
@@ -111,7 +111,7 @@ class ConsumerMember(Member):
         return self.heartbeat(says_all=self._says_all)
 
     def heartbeat(self, *, says_all: bool) -> Any:
-        """The request."""
+        """Return the request."""
         life = self.life
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group.name, member_id=life.member_id, member_epoch=life.epoch
@@ -140,7 +140,7 @@ class ConsumerMember(Member):
         is_lost = error is Error.GROUP_ID_NOT_FOUND and self.work.may_lose
         if (
             error in PUT_OUT or is_lost
-        ):  # a whole group may go with the power: its consumers are started anew then
+        ):  # a whole group may be lost with the power; then its consumers start again
             if is_lost or (error is Error.FENCED_MEMBER_EPOCH and self._is_unsure):
                 self.life.lease_s = -1.0
             self.was_put_out(error)
@@ -148,7 +148,7 @@ class ConsumerMember(Member):
 
     def must_not_commit(self, life: Life, epoch: int, place: Place) -> str:
         if epoch == life.epoch and not self.group.is_replaced(life):
-            return ""  # who is still in its epoch may, as in Kafka, though it has given up the partition meanwhile
+            return ""  # still in its epoch it may commit, as in Kafka, although it has given up the partition
         if self.group.owners[place] is not life:
             return "another one was given it"
         if epoch <= life.others.get(place, -1):
@@ -156,7 +156,7 @@ class ConsumerMember(Member):
         return "another one took its place" if self.group.is_replaced(life) else ""
 
     def says_all_at_once(self) -> None:
-        """There is something that the broker waits to be told."""
+        """Send a full heartbeat at once: the broker waits for its report."""
         self._says_all = True
         self.hurry()
 
@@ -172,7 +172,7 @@ class ConsumerMember(Member):
             self._owes(self._owes_since_s)
 
     def _owes(self, since_s: float) -> None:
-        """Who takes too long to give something up is put out, however often it is heard of."""
+        """A member that takes too long to give something up is removed, however often it is heard."""
         self._owes_since_s = since_s
         self.life.lease_s = min(self.life.lease_s, since_s + REBALANCE_TIMEOUT_MS / 1000)
 

@@ -1,4 +1,4 @@
-"""What clients do, whatever becomes meanwhile of the broker or the brokers that they do it at."""
+"""What clients do, whatever happens meanwhile to their broker or brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Result:
 
 
 class Amounts(NamedTuple):
-    """How much each is to do: from so much to so much."""
+    """How much each kind of client has to do: from and to."""
 
     batches: tuple[int, int] = (5, 25)
     transactions: tuple[int, int] = (3, 12)
@@ -58,7 +58,7 @@ class Course(ABC):
     replication_factor = 1
     amounts = Amounts()
     streams = 0.0
-    """How likely there is a group of Kafka Streams' own kind beside the others."""
+    """How likely there is a Kafka Streams group beside the others."""
 
     def __init__(self, loop: VirtualLoop, seed: int, work: Work) -> None:
         self.loop = loop
@@ -67,28 +67,28 @@ class Course(ABC):
         self.work = work
         self.members: list[Member] = []
         self.shares: ShareWork | None = None
-        """Where share groups are at work, too."""
+        """The share groups' work, if there are any."""
         self._belonging: list[asyncio.Task[None]] = []
 
-    # --- by who is asked ------------------------------------------------------------------------------------
+    # --- what depends on the brokers ------------------------------------------------------------------------
 
     @abstractmethod
     def client(self, name: str) -> WireClient:
-        """A new one."""
+        """Return a new client."""
 
     @abstractmethod
     async def start_again(self) -> None:
-        """A death and a start of all in which nothing is lost."""
+        """Let all die and start without losing anything."""
 
     # --- from beginning to end ------------------------------------------------------------------------------
 
     def result(self, deaths: Enum) -> Result:
-        """Once it is at its end."""
+        """Return the result at the end."""
         world, work = self.world, self.work
         return Result(world.seed, world.history, work.anomalies, work, deaths, self.loop.time())
 
     async def run_through(self, course: Coroutine[Any, Any, None]) -> None:
-        """What goes wrong becomes a complaint."""
+        """Run the course, and turn everything that goes wrong into a complaint."""
         self.loop.set_exception_handler(self._uncaught)
         with noted_where_given_up() as given_up:
             if self.shares is not None:
@@ -104,7 +104,7 @@ class Course(ABC):
             self.work.complain(f"uncaught: {context.get('message')}: {error!r}")
 
     async def prepare(self, topic_settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Topics, coordinators and groups."""
+        """Create topics, coordinators and groups."""
         admin = self.client("admin")
         for topic in dict.fromkeys(topic for topic, _ in PLACES):
             partitions = 1 + max(index for name, index in PLACES if name == topic)
@@ -146,11 +146,11 @@ class Course(ABC):
         return GroupWork(self.work, name, PLACES, ids)
 
     def group_names(self) -> list[str]:
-        """Those with members."""
+        """Return the names of groups with members."""
         return [*dict.fromkeys(member.group.name for member in self.members)]
 
     async def work_amid(self, faults: Coroutine[Any, Any, None]) -> None:
-        """Returns when all that work have done it. Groups go on until `end_groups`."""
+        """Return when all workers have done their work. Groups go on until `end_groups`."""
         readers = self._readers()
         watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
         reading = [self.loop.create_task(each) for each in watching]
@@ -197,7 +197,7 @@ class Course(ABC):
         return working
 
     def calm_down(self) -> None:
-        """Nothing fails any more, and nobody comes or goes."""
+        """Stop all faults; nobody joins or leaves any more."""
         self.world.network.is_calm = True
         for member in self.members:
             member.is_calm = True

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 
 def digests_elsewhere(module: str, seeds: Sequence[int]) -> list[str]:
-    """Of the histories that the module's `simulate` makes of them. This process has a seed of its own for hashes, or
-    the one that it was told."""
+    """Return the digests of the histories that the module's `simulate` makes of the seeds. This process has its own
+    seed for hashes, or the one that it was given."""
     program = f"from {module} import simulate\nfor seed in {[*seeds]}: print(simulate(seed).history.digest)"
     hash_seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
     return subprocess.run(

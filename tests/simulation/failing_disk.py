@@ -1,4 +1,4 @@
-"""A disk that refuses, all of it or one log directory: what is to be written, to be synced, or whatever is asked."""
+"""A disk, or one log directory of it, that refuses writes, syncs, or everything."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.simulation.full_disk import PARTLY, WRITING
 
 SYNCING = frozenset({"sync", "sync_directory"})
 OF_THE_PROCESS = frozenset({"unlock"})
-"""What needs no disk."""
+"""Operations that need no disk."""
 
 
 class FailingDisk:
-    """What the files of one run ask from now on (`Files.set_fault_hook`)."""
+    """The fault hook of one run's files (`Files.set_fault_hook`)."""
 
     def __init__(self, luck: random.Random, folders: Sequence[str]) -> None:
-        """`folders`: those that are refused."""
+        """`folders`: the folders to refuse."""
         self._luck = luck
         self._folders = tuple(f"{folder}/" for folder in folders)
         self._refused: Collection[str] | None

@@ -1,4 +1,4 @@
-"""A disk that is full now and then, for a moment: nothing more is written, or only the beginning."""
+"""A disk that is full now and then, for a moment: it writes nothing more, or only the beginning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 WRITING = frozenset({"append", "create", "make_directory", "write_whole"})
 PARTLY = frozenset({"append", "write_whole"})
-"""These may have written some bytes before they fail."""
+"""These may write some bytes before they fail."""
 
 
 def is_full_now_and_then(luck: random.Random) -> bool:
@@ -16,15 +16,15 @@ def is_full_now_and_then(luck: random.Random) -> bool:
 
 
 class FullDisk:
-    """What the files of one run ask (`Files.set_fault_hook`)."""
+    """The fault hook of one run's files (`Files.set_fault_hook`)."""
 
     def __init__(self, luck: random.Random, now_s: Callable[[], float], is_calm: Callable[[], bool]) -> None:
-        """Once all is calm there is room."""
+        """When all is calm, there is room."""
         self._luck = luck
         self._now_s = now_s
         self._is_calm = is_calm
         self.refused = 0
-        """So many operations."""
+        """How many operations it refused."""
         self._full_from_s = self._full_to_s = now_s()
         self._next()
 

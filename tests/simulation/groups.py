@@ -1,4 +1,4 @@
-"""What the members of a group were told, all together: what each of them may believe is held against it."""
+"""What all members of a group were told: the reference for what each of them may believe."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Life:
     """One consumer, from its start to its end."""
 
     number: int
-    """Those of one consumer after the other rise."""
+    """The numbers rise from one consumer to the next."""
     instance_id: str | None = None
     member_id: str = ""
     epoch: int = -1
     """The generation's number, or the member's epoch."""
     highest_epoch: int = -1
     owned: dict[Place, int | None] = field(default_factory=dict)
-    """What it reads, with the offset where it is; None as long as it doesn't know where to begin."""
+    """What it reads, with its offsets; None while it doesn't know where to begin."""
     held: set[Place] = field(default_factory=set)
-    """What it owns, and what it was told to give up and hasn't yet said that it did."""
+    """What it owns, and what it was told to give up and hasn't yet reported as given up."""
     lease_s: float = -1.0
-    """Until then its session can't have ended, for all that it knows."""
+    """Until this time, as far as it knows, its session can't have ended."""
     is_over: bool = False
     others: dict[Place, int] = field(default_factory=dict)
-    """Of what it was given, the epoch in which another one had it before."""
+    """For each partition it was given, the epoch in which another member had it before."""
 
     @property
     def name(self) -> str:
@@ -40,10 +40,11 @@ class Life:
 
 
 class GroupWork:
-    """`may_have_two`: a coordinator that can't know that it is none any more answers what needs nothing to be written,
-    by what it knows; what is written has to be right all the same.
+    """`may_have_two`: a coordinator that can't know that it was replaced answers, from what it knows, whatever needs no
+    write. What is written must still be right.
 
-    Where what was acknowledged may be lost, a group may have been set back, and little can be said of it."""
+    If acknowledged data may be lost, a group may have been set back, and little can be said about it.
+    """
 
     def __init__(
         self,
@@ -60,17 +61,17 @@ class GroupWork:
         self.places = places
         self.topic_ids = topic_ids
         self.owners: dict[Place, Life] = {}
-        """Who was told last that it owns the partition."""
+        """Who was last told that it owns the partition."""
         self._owned_in: dict[Place, int] = {}
-        """In which epoch they were told."""
+        """The epoch in which it was told."""
         self.instances: dict[str, Life] = {}
-        """Who was told last that it is this static member."""
+        """Who was last told that it is this static member."""
         self.generations: dict[int, dict[Place, str]] = {}
-        """Of a classic group, who owned what in each."""
+        """For a classic group, who owned what in each generation."""
         self.members = 0
-        """How many haven't retired."""
+        """How many members haven't retired."""
         self.newest_epoch = -1
-        """The highest that anybody was told."""
+        """The highest epoch that anybody was told."""
 
     @property
     def topics(self) -> list[str]:
@@ -80,7 +81,7 @@ class GroupWork:
         return self.work.commits_of(self.name, place)
 
     def complain_unless_two(self, life: Life, what: str) -> None:
-        """Of what one that was coordinator may say when another one is."""
+        """Complain about something that a former coordinator may say while another one exists."""
         if not self.may_have_two:
             self.complain(life, what)
 
@@ -89,7 +90,7 @@ class GroupWork:
             self.work.complain(f"{self.name}, {life.name} in {life.epoch}: {what}")
 
     def given(self, life: Life, places: Iterable[Place], now_s: float) -> None:
-        """A member was told that these are its own, and all that are."""
+        """Note that a member was told that exactly these are its own."""
         for place in places:
             owner = self.owners.get(place)
             if owner is not None and owner is not life and place in owner.held and now_s < owner.lease_s:
@@ -105,7 +106,7 @@ class GroupWork:
             self.instances[life.instance_id] = life
 
     def of_generation(self, life: Life, places: Iterable[Place]) -> None:
-        """Of a classic group: in a generation each partition has one owner."""
+        """Check that in a classic group's generation each partition has one owner."""
         owners = self.generations.setdefault(life.epoch, {})
         for place in places:
             owner = owners.setdefault(place, life.name)
@@ -113,11 +114,11 @@ class GroupWork:
                 self.complain(life, f"owns {place}, and so does {owner}")
 
     def lost(self, life: Life) -> list[Place]:
-        """What it believes to own, and another was given."""
+        """Return what it believes to own although another one was given it."""
         return [place for place in life.owned if self.owners[place] is not life]
 
     def is_replaced(self, life: Life) -> bool:
-        """Whether another one is this static member by now."""
+        """Return True if another one is this static member by now."""
         if life.instance_id is None:
             return False
         return self.instances.get(life.instance_id, life).number > life.number

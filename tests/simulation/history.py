@@ -1,4 +1,4 @@
-"""What happened, line by line, and a digest that tells two runs apart."""
+"""What happened, line by line, and a digest that distinguishes two runs."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class History:
 
 
 def short(data: bytes | bytearray | memoryview) -> str:
-    """Bytes in a few characters: how many, and their checksum."""
+    """Return bytes in a few characters: their number and checksum."""
     return f"{len(data)}:{zlib.crc32(data):08x}"

@@ -1,4 +1,4 @@
-"""What a partition's folder on a disk says: while a compacted segment takes the place of others, two things at most."""
+"""What a partition's folder says: two things at most while a compacted segment replaces others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DIGITS = 20
 
 
 def content(names: dict[str, Directory | Inode], *, sure: bool = False) -> bytes:
-    """The records of a folder with these names, once a start has finished its swaps (Kafka: `LogLoader`); `sure`: of
-    each file only what was synced."""
+    """Return the records of a folder with these names, once a start has finished its swaps (Kafka: `LogLoader`).
+    `sure`: use only what was synced of each file."""
     logs = _of(names, LOG_SUFFIX, sure=sure)
     swaps = _of(names, LOG_SUFFIX + SWAP_SUFFIX, sure=sure)
     split_at = min(_of(names, LOG_SUFFIX + CLEANED_SUFFIX), default=None)
@@ -31,20 +31,20 @@ def content(names: dict[str, Directory | Inode], *, sure: bool = False) -> bytes
     found = b""
     end = -1
     for base in sorted(logs):
-        if base >= end:  # else one that a compacted segment has replaced, though the disk names it still
+        if base >= end:  # skip one that a compacted segment has replaced, although the disk still names it
             found += logs[base]
             end = _end(logs[base])
     return found
 
 
 def contents(folder: Directory, *, sure: bool = False) -> list[bytes]:
-    """What may be there after a power loss, as far as names say: the disk has the first few of their changes.
+    """Return what may be there after a power loss, judging by names: the disk has the first few of their changes.
 
     `sure`: how a swap changes what was synced.
     """
     names = dict(folder.sure)
     if sure:
-        # of a segment that was begun since, the bytes may be sure before the name is
+        # the bytes of a newer segment may be sure before its name is
         for change in folder.changes:
             [(name, node), *more] = change.items()
             if name.endswith(LOG_SUFFIX) and node is not None and not more:
@@ -62,7 +62,7 @@ def contents(folder: Directory, *, sure: bool = False) -> list[bytes]:
 
 
 def below(data: bytes, offset: int) -> bytes:
-    """The batches that end below the offset."""
+    """Return the batches that end below the offset."""
     size = 0
     try:
         for position, header in walk_batches(data):
@@ -75,29 +75,29 @@ def below(data: bytes, offset: int) -> bytes:
 
 
 def whole(data: bytes) -> bytes:
-    """Without what a power loss has left torn, and a start is about to cut off."""
+    """Leave out what a power loss has torn and a start is about to cut off."""
     return below(data, 1 << 62)
 
 
 @dataclass
 class View:
-    """What a log says to who reads committed records of it, and to its partition."""
+    """What a log says to readers of committed records, and to its partition."""
 
     last: dict[bytes, tuple[int, bytes | None]] = field(default_factory=dict)
-    """By key (offset, value) of the last record that is committed; a tombstone's value is None."""
+    """(offset, value) of each key's last committed record. A tombstone's value is None."""
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By id (epoch, last sequence) of those whose last word was a record."""
+    """(epoch, last sequence) by id, of producers whose last word was a record."""
     open_transactions: dict[int, int] = field(default_factory=dict)
-    """By producer id, the first offset."""
+    """The first offset by producer id."""
 
     @property
     def values(self) -> dict[bytes, tuple[int, bytes | None]]:
-        """A tombstone says no more than that there is no record, and may go."""
+        """The values without tombstones: these only say that there is no record, and may be removed."""
         return {key: record for key, record in self.last.items() if record[1] is not None}
 
 
 def view(data: bytes) -> View:
-    """Of whole batches."""
+    """Return the view of whole batches."""
     found = View()
     pending: dict[int, list[bytes]] = {}
     for position, header in walk_batches(data):
@@ -131,13 +131,13 @@ def _put(found: View, batch: bytes) -> None:
         assert record.key is not None
         key = bytes(record.key)
         known = found.last.get(key)
-        # a transaction may end behind a later record: by key the last record counts, not the last marker
+        # A transaction may end after a later record: for a key the last record counts, not the last marker.
         if known is None or known[0] < record.offset:
             found.last[key] = record.offset, None if record.value is None else bytes(record.value)
 
 
 def _of(names: dict[str, Directory | Inode], suffix: str, *, sure: bool = False) -> dict[int, bytes]:
-    """By base offset, the bytes of the files of a kind."""
+    """Return the bytes of one kind of files, by base offset."""
     return {
         int(name[:_DIGITS]): node.sure if sure else bytes(node.data)
         for name, node in names.items()

@@ -1,8 +1,8 @@
-"""Runs in which whatever is asked is long: groups and fetches are too small here to be so by themselves.
+"""Runs in which every request is long: groups and fetches are too small here to be long by themselves.
 
-Each heartbeat of a consumer, a share or a streams group is decided beside the loop, each Fetch is read in turns, a
-partition in each, as each session of share partitions is fetched for, acknowledged and given back; and what is computed
-takes its time, see `virtual_scheduler.VirtualComputing`.
+Each heartbeat of a consumer, share or streams group is decided beside the loop. Each Fetch is read in turns, one
+partition per turn, and so is each share session fetched for, acknowledged and given back. Computing takes its time, see
+`virtual_scheduler.VirtualComputing`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARE = 0.3
 
 
 def are_long(luck: random.Random) -> bool:
-    """Of a seed by its luck: about three in ten."""
+    """Decide this for a seed: about three in ten are long."""
     return luck.random() < SHARE
 
 

@@ -48,15 +48,15 @@ class World:
         self.names = VirtualNames()
 
     def luck(self, of_what: str) -> random.Random:
-        """Its own for each, so that what one draws changes nothing for the others."""
+        """Return a source of randomness for one purpose, so that its draws change nothing for others."""
         return random.Random(f"{self.seed} {of_what}")
 
 
 class Machine:
-    """`node` and what it has are those of the present run, or the last."""
+    """`node` and its parts are those of the present run, or the last one."""
 
     node: Server | ControllerNode | None
-    """None until it has started, and where it died meanwhile."""
+    """None before it has started, and after it died."""
     files: VirtualFiles
     scheduler: NodeScheduler
 
@@ -73,9 +73,9 @@ class Machine:
         fills_up: bool = False,
         log_dirs: int = 1,
     ) -> None:
-        """`variables` of the environment. `mean_work_s`: how long its disk takes, which syncs in the background.
-        `computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is full
-        now and then, while clients are served. `log_dirs`: how many, all on the one disk."""
+        """`variables`: the environment's. `mean_work_s`: the average time of its disk, which syncs in the background.
+        `computes_beside`: long computing takes its time; otherwise it is done at once. `fills_up`: the disk is full now
+        and then, while clients are served. `log_dirs`: how many, all on the one disk."""
         self.world = world
         self.name = name
         self.port = port
@@ -104,7 +104,7 @@ class Machine:
 
     @property
     def server(self) -> Server | None:
-        """Of a broker."""
+        """The broker, if it is one."""
         return self.node if isinstance(self.node, Server) else None
 
     def _mean_work(self) -> float:
@@ -114,8 +114,8 @@ class Machine:
         self.world.history.note(self.name, what)
 
     async def start(self, *, die_at: int = -1) -> bool:
-        """Whether it got as far as to serve clients; it dies before the operation on files that `die_at` says. Raises
-        what keeps it from starting."""
+        """Start, and return True if it got as far as serving clients. It dies before file operation number `die_at`.
+        Raises what keeps it from starting."""
         self.runs += 1
         world = self.world
         self.note(f"starts, run {self.runs}")
@@ -140,7 +140,7 @@ class Machine:
         )
         arguments = ["--data", self.folder]
         if not any(each.startswith("listeners=") and "," in each for each in self._settings):
-            arguments += ["--port", str(self.port)]  # which can't be for several
+            arguments += ["--port", str(self.port)]  # several listeners can't have one port
         if len(self.folders) > 1:
             arguments += ["-o", "log.dirs=" + ",".join(self.folders)]
         for setting in self._settings:
@@ -155,7 +155,7 @@ class Machine:
         starting = world.loop.create_task(_start(config, environment))
         await asyncio.wait((starting, died), return_when=asyncio.FIRST_COMPLETED)
         if died.done():
-            # what the start waits for may be among what isn't done any more
+            # the start may wait for something that is never done any more
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             return False
@@ -169,13 +169,13 @@ class Machine:
         return self.serves
 
     async def until_loaded(self) -> None:
-        """All coordinators have read what there is to read."""
+        """Wait until all coordinators have loaded."""
         assert self.server is not None
         while any(partition.is_being_loaded for partition in self.server.partitions.all()):
             await asyncio.sleep(0)
 
     async def until_synced(self) -> None:
-        """What is begun to be synced is, and who waits for it knows: high watermarks are where they were to go."""
+        """Wait until all pending syncs are done and their waiters know, so that high watermarks have moved."""
         assert self.server is not None
         while any(partition.log.flush_wanted for partition in self.server.partitions.all()):
             await asyncio.sleep(0.001)
@@ -189,7 +189,7 @@ class Machine:
         self._network.die(power_lost=power_lost)
 
     def pause(self) -> None:
-        """It has no turn until it is told to go on."""
+        """Give it no turn until it is resumed."""
         self.note("is paused")
         self.scheduler.pause()
 
@@ -198,15 +198,15 @@ class Machine:
         self.scheduler.resume()
 
     def fail_disk(self, folders: Sequence[str], hook: FaultHook) -> None:
-        """Its files ask the hook from now on, until it is started again. These of its log directories it may refuse: it
-        may stop for the first one, which has the metadata too, and goes on without others."""
+        """Let its files ask the hook from now on, until the next start. The hook may refuse these of its log
+        directories. The broker may stop for the first one, which also has the metadata, and goes on without others."""
         self.note(f"has a disk that fails: {', '.join(folders)}")
         self._failing = folders
         self.files.set_fault_hook(hook)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has to be stopped."""
+        """True if it has to be stopped."""
         return self.node is not None and self.node.failure is not None
 
     def _note_failures(self, *, at_stop: bool = False) -> None:
@@ -216,7 +216,7 @@ class Machine:
             self.failures.append(failure)
 
     def _is_for_its_disk(self, failure: BaseException, *, at_stop: bool) -> bool:
-        """Whether it may have stopped for this, or not be clean."""
+        """Return True if it may have stopped for this, or be unclean because of it."""
         if not any(f"{folder}/" in f"{failure}/" or f"{folder} " in f"{failure}" for folder in self._failing):
             return False
         if isinstance(failure, KafkaError):
@@ -224,8 +224,7 @@ class Machine:
         return isinstance(failure, OSError) and (at_stop or self.folder in self._failing)
 
     def die(self, *, power_lost: bool) -> None:
-        """At once, or what remains to be done where a file's operation was the last: a killed process, or a machine
-        without power."""
+        """Die like a killed process, or like a machine without power. If it died at a file operation, do the rest."""
         self.note("loses its power" if power_lost else "is killed")
         self._note_failures()
         if self.is_up:
@@ -237,7 +236,8 @@ class Machine:
             self.disk.locked.clear()
 
     def _let_passes_go(self) -> None:
-        """A pass of the cleaner is a generator, which tidies up when it is let go of: not on a machine that is off."""
+        """Let go of the cleaner's passes. A pass is a generator that tidies up when it is closed, but not on a machine
+        that is off."""
         if self.server is not None:
             for cleaning in self.server.cleaner._under_way.values():
                 steps: Any = getattr(cleaning._pass, "_steps", None)
@@ -261,7 +261,7 @@ class Machine:
 
 
 async def _start(config: BrokerConfig, environment: Environment) -> Server | ControllerNode | None:
-    """None where the machine died meanwhile."""
+    """Return the node, or None if the machine died meanwhile."""
     try:
         if config.is_only_controller:
             return await start_controller(config, environment)

@@ -1,6 +1,6 @@
-"""Consumers that are members of a group: they commit what they are assigned, as who they are, and come and go.
+"""Consumers that are members of a group. They commit what they are assigned, under their identity, and come and go.
 
-They don't read: a position in a partition is a number that grows. What a member may believe is held against what the
+They don't read: a position in a partition is a number that grows. What a member may believe is compared with what the
 others were told; see `GroupWork` and `Commits`.
 """
 
@@ -19,7 +19,7 @@ from tests.simulation.work import Place
 
 SESSION_TIMEOUT_MS = 3_000
 REBALANCE_TIMEOUT_MS = 4_000
-"""Longer than a session: who is put out by either had a session no longer."""
+"""Longer than a session: a member removed by either no longer had a session."""
 HEARTBEAT_S = 0.8
 PAUSE_S = 0.35
 
@@ -38,16 +38,16 @@ SETTINGS = (
 )
 
 PUT_OUT = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
-"""As a session's end is told."""
+"""The errors that tell a member about its session's end."""
 
 
 class Member(ABC):
-    """One consumer at a time: when it has gone, another one begins in its place."""
+    """One consumer at a time. When it has gone, another one takes its place."""
 
     def __init__(
         self, make_client: Callable[[str], WireClient], name: str, group: GroupWork, instance_id: str | None
     ) -> None:
-        """`instance_id`: of a static member."""
+        """`instance_id` is that of a static member."""
         self.client = make_client(name)
         self._make_client = make_client
         self.luck = self.client.luck
@@ -55,14 +55,14 @@ class Member(ABC):
         self.work = group.work
         self._producer = CommittingProducer(self.client, group.work, group.name)
         self._in_transactions = self.luck.choice((0, 0.2, 1))
-        """How likely a commit is one."""
+        """How likely a commit is in a transaction."""
         self.instance_id = instance_id
         self.is_calm = False
-        """Nobody goes any more."""
+        """True when nobody leaves any more."""
         self.is_retired = False
-        """Nobody comes in its place any more."""
+        """True when nobody replaces it any more."""
         self.is_quiet = False
-        """Nobody commits any more either."""
+        """True when nobody commits any more either."""
         self.commits_under_way = 0
         self.life = Life(0, instance_id)
         group.members += 1
@@ -80,7 +80,7 @@ class Member(ABC):
                 try:
                     await self._live()
                 except NoAnswer:
-                    # what is on its way arrives before whoever comes next
+                    # what is in flight arrives before the next one comes
                     await self.client.wait_out()
                 self.life.is_over = True
                 self.life.gives_up_all()
@@ -90,14 +90,14 @@ class Member(ABC):
                     self.group.members -= 1
                     self.is_retired = True
                     break
-            # those who are still under way
+            # those who are still at work
             await asyncio.gather(*self._ghosts)
         finally:
             for ghost in self._ghosts:
                 ghost.cancel()
 
     async def _live(self) -> None:
-        """Until it leaves, or goes without a word. Raises NoAnswer."""
+        """Live until it leaves, or goes silently. Raises NoAnswer."""
         while True:
             try:
                 await self.tend()
@@ -128,7 +128,7 @@ class Member(ABC):
         self._leave_commits_behind()
 
     def _leave_commits_behind(self) -> None:
-        """They come late, of who wasn't gone at all but slow."""
+        """Send its commits late, as if it were only slow and not gone."""
         life = self.life
         if not life.owned:
             return
@@ -158,22 +158,22 @@ class Member(ABC):
         return self.client.now_s()
 
     def is_due(self) -> bool:
-        """Whether it is time for a heartbeat."""
+        """Return True if it is time for a heartbeat."""
         if self.now_s() < self._next_heartbeat_s:
             return False
         self._next_heartbeat_s = self.now_s() + HEARTBEAT_S
         return True
 
     def hurry(self) -> None:
-        """The next heartbeat comes at once."""
+        """Send the next heartbeat at once."""
         self._next_heartbeat_s = 0.0
 
     def was_heard(self, sent_s: float) -> None:
-        """A request sent then was answered: its session began anew behind it."""
+        """Note that a request sent then was answered: its session began again after it."""
         self.life.lease_s = max(self.life.lease_s, sent_s + SESSION_TIMEOUT_MS / 1000)
 
     def was_put_out(self, error: Error) -> None:
-        """It is told that it isn't a member any more."""
+        """Note that it was told it is no longer a member."""
         self.work.count("members that were put out")
         if self.now_s() < self.life.lease_s:
             self.complain_unless_two(
@@ -181,10 +181,10 @@ class Member(ABC):
             )
         self.life.lease_s = -1.0
 
-    # --- what it owns -----------------------------------------------------------------------------------------------
+    # --- its partitions ---------------------------------------------------------------------------------------------
 
     def told(self, places: Iterable[Place]) -> None:
-        """It owns these from now on."""
+        """Note that it owns these from now on."""
         life = self.life
         places = sorted(places)
         self.client.note(f"owns {places} in {life.epoch}")
@@ -235,7 +235,7 @@ class Member(ABC):
     ) -> Error:
         group, client = self.group, producer.client
         must_not = self.must_not_commit(life, epoch, place)
-        # once all is calm none is begun that could stay open until it times out
+        # in calm times don't begin a transaction that could stay open until it times out
         in_transaction = not self.is_calm and self.luck.random() < self._in_transactions
         commits = group.commits(place)
         commit = commits.begin(offset, client.now_s(), client.name, in_transaction=in_transaction)
@@ -257,28 +257,28 @@ class Member(ABC):
 
     @abstractmethod
     def must_not_commit(self, life: Life, epoch: int, place: Place) -> str:
-        """Why a commit that is sent now has to be refused; empty where it may be accepted."""
+        """Return why a commit sent now must be refused, or "" if it may be accepted."""
 
     @abstractmethod
     def begin(self) -> None:
-        """As a consumer that nobody knows."""
+        """Begin as a consumer that nobody knows."""
 
     @abstractmethod
     async def tend(self) -> None:
-        """Joins, or heartbeats where one is due. Raises NoAnswer."""
+        """Join, or send a heartbeat if one is due. Raises NoAnswer."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Raises NoAnswer."""
+        """Leave the group. Raises NoAnswer."""
 
     @abstractmethod
     def refused(self, error: Error) -> None:
-        """Its commit was."""
+        """Handle a refused commit."""
 
     @abstractmethod
     def lost_an_answer(self) -> None:
-        """It isn't known whether the last request was served."""
+        """Handle a lost answer: the last request may have been served or not."""
 
     @abstractmethod
     def as_reader_of_offsets(self) -> tuple[str | None, int]:
-        """Member id and epoch in an OffsetFetch."""
+        """Return member id and epoch for an OffsetFetch."""

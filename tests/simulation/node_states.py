@@ -1,4 +1,4 @@
-"""What a broker knows, all of which follows from its logs, in values that can be compared."""
+"""What a broker knows, all of which follows from its logs, in comparable values."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from storage.log.leader_epochs import UNDEFINED_EPOCH
 from tests.simulation.machine import Machine
 
 DELETED_FROM = frozenset({"__share_group_state", "tickets"})
-"""Topics whose records are deleted from the beginning on. Where the broker dies soon they are there again, and their
-epochs aren't, as in Kafka: what is known of epochs goes at once, the start of the log a minute later."""
+"""Topics whose records are deleted from the beginning on. If the broker dies soon, the records are back but their
+epochs aren't, as in Kafka: epochs are removed at once, the log's start is written a minute later."""
 
 LeaderEpochs = dict[str, int]
 """By the log's folder."""
 
 
 def is_deleted_from(folder: str) -> bool:
-    """Of a partition's folder, whether it is of `DELETED_FROM`."""
+    """Return True if a partition's folder belongs to `DELETED_FROM`."""
     return folder.rpartition("/")[2].rpartition("-")[0] in DELETED_FROM
 
 
@@ -30,11 +30,11 @@ class KnownByLog(NamedTuple):
     log_end_offset: int
     last_stable_offset: int
     producers: list[tuple[int, int, int, int, int]]
-    """Of each id, epoch, last sequence, last offset of data, first offset of an open transaction."""
+    """Producer id, epoch, last sequence, last data offset, first offset of an open transaction, for each producer."""
 
 
 def by_records(state: KnownByLog) -> KnownByLog:
-    """Without the producers of which the log holds no record. A transaction that one of them left open goes with it."""
+    """Leave out producers without a record in the log, and the transactions that they left open."""
     start = state.log_start_offset
     kept = [each for each in state.producers if max(each[3:]) >= start]
     stable = state.last_stable_offset
@@ -44,21 +44,21 @@ def by_records(state: KnownByLog) -> KnownByLog:
 
 
 def of_what_both_have(one: KnownByLog, other: KnownByLog) -> tuple[KnownByLog, KnownByLog]:
-    """Of two that don't begin at the same offset."""
+    """Make two states comparable that don't begin at the same offset."""
     start = max(one.log_start_offset, other.log_start_offset)
     first, second = (by_records(each._replace(log_start_offset=start)) for each in (one, other))
     return first, second
 
 
 def of_logs(machine: Machine) -> dict[str, KnownByLog]:
-    """By the log's folder."""
+    """Return the states by the log's folder."""
     found: dict[str, KnownByLog] = {}
     assert machine.server is not None
     for partition in machine.server.partitions.all():
         log = partition.log
         if machine.disk.find(log.directory) is not None:
             producers = sorted(
-                # of its batches a snapshot has the last alone, as Kafka's
+                # a snapshot only has the last batch, like Kafka's
                 (
                     each.producer_id,
                     each.epoch,
@@ -75,7 +75,7 @@ def of_logs(machine: Machine) -> dict[str, KnownByLog]:
 
 
 def of_coordinators(machine: Machine) -> dict[str, object]:
-    """Of each transactional id where it stands; of each group's partition what is committed, or about to be."""
+    """Return the state of each transactional id, and for each group's partition the committed and pending offsets."""
     found: dict[str, object] = {}
     assert machine.server is not None
     for transactions in machine.server.transactions.all_shards():
@@ -85,7 +85,7 @@ def of_coordinators(machine: Machine) -> dict[str, object]:
                 metadata.pending_state,
                 metadata.producer_id,
                 metadata.producer_epoch,
-                # whose markers are written is not in the log, and is asked again after a start
+                # who has got its marker isn't in the log; it is asked again after a start
                 sorted(metadata.partitions) if metadata.state not in AWAITS_MARKERS else None,
                 metadata.start_timestamp_ms,
                 metadata.last_update_timestamp_ms,
@@ -103,7 +103,7 @@ def of_coordinators(machine: Machine) -> dict[str, object]:
 
 
 def open_transactions(machine: Machine) -> list[str]:
-    """The transactional ids that aren't at rest."""
+    """Return the transactional ids that aren't at rest."""
     assert machine.server is not None
     return [
         f"{name} is {metadata.state.value}, pending {metadata.pending_state}"
@@ -114,8 +114,8 @@ def open_transactions(machine: Machine) -> list[str]:
 
 
 def leader_epochs(machine: Machine) -> tuple[LeaderEpochs, list[str]]:
-    """Those in which the partitions of a node that leads them all are led, and complaints: those of `of_batch_epochs`,
-    and where a log doesn't know of the present one."""
+    """Return the leader epochs of a node that leads all its partitions, and complaints: those of `of_batch_epochs`, and
+    logs that don't know the present epoch."""
     found: LeaderEpochs = {}
     complaints = of_batch_epochs(machine)
     assert machine.server is not None
@@ -129,7 +129,7 @@ def leader_epochs(machine: Machine) -> tuple[LeaderEpochs, list[str]]:
 
 
 def of_batch_epochs(machine: Machine) -> list[str]:
-    """Complaints: where a log's epochs say anything else of a batch than the batch does."""
+    """Return complaints if a log's epochs disagree with a batch."""
     complaints = []
     assert machine.server is not None
     for partition in machine.server.partitions.all():
@@ -150,13 +150,13 @@ def of_batch_epochs(machine: Machine) -> list[str]:
 
 
 def log_bytes(machine: Machine, folder: str) -> bytes:
-    """What a partition's log holds on the disk, as the broker sees it."""
+    """Return what a partition's log holds on the disk, as the broker sees it."""
     names = machine.disk.names(folder)
     return b"".join(machine.disk.bytes_of(f"{folder}/{name}") for name in names if name.endswith(".log"))
 
 
 def batches(machine: Machine, folder: str) -> Iterator[BatchHeader]:
-    """Up to the first one that can't be read."""
+    """Yield the batches up to the first one that can't be read."""
     try:
         for _, header in walk_batches(log_bytes(machine, folder)):
             yield header

@@ -1,4 +1,4 @@
-"""Offsets of groups, by the wire; and clients that commit and look at them and belong to no group."""
+"""Groups' offsets over the wire, and clients outside of any group that commit and read them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSED = frozenset(
         Error.UNKNOWN_MEMBER_ID,
     }
 )
-"""By these nothing was written."""
+"""After these errors nothing was written."""
 
 
 async def commit_offset(
@@ -39,8 +39,8 @@ async def commit_offset(
     commit: Commit,
     member: tuple[str, int, str | None] = NOBODY,
 ) -> Error:
-    """`member`: its id, epoch and instance id. What becomes of it is noted in `commit`. Raises NoAnswer, once the
-    request can't arrive any more."""
+    """Commit an offset. `member`: its id, epoch and instance id. `commit` records what becomes of it. Raises NoAnswer
+    once the request can't arrive any more."""
     topic, index = place
     member_id, epoch, instance_id = member
     partition = OffsetCommitRequestPartition(
@@ -69,8 +69,8 @@ async def commit_offset(
 async def fetch_offset(
     client: WireClient, work: Work, group: str, place: Place, member: tuple[str | None, int] = (None, -1)
 ) -> tuple[Error, int, str]:
-    """The committed offset and its tag, held against all that is known of the group's commits. `member`: its id and
-    epoch. Raises NoAnswer."""
+    """Return the committed offset and its tag, after comparing it with everything known about the group's commits.
+    `member`: its id and epoch. Raises NoAnswer."""
     topic, index = place
     asked = OffsetFetchRequestGroup(
         group_id=group,
@@ -120,7 +120,7 @@ class Committer:
 
 
 class OffsetReader:
-    """Looks now and then at what is committed, by whomever."""
+    """Now and then reads what anybody has committed."""
 
     def __init__(self, client: WireClient, work: Work) -> None:
         self.client = client

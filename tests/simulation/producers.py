@@ -1,4 +1,4 @@
-"""Producers at work: each goes on until its work is done, whatever becomes of the broker."""
+"""Producers at work: each goes on until its work is done, whatever happens to the broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.simulation.work import Outcome, Place, Sent, Transaction, Work
 TRANSACTION_TIMEOUT_MS = 8_000
 TRIES = 6
 NOBODY = ("", -1, None)
-"""Who commits without being a member of the group: no id, epoch nor instance id."""
+"""Commits without being a member of the group: no id, epoch or instance id."""
 
 
 class Producer:
@@ -74,7 +74,7 @@ class Producer:
         )
 
     async def produce(self, place: Place, batch: bytearray, version: int) -> tuple[Error, int]:
-        """And the offset of its first record."""
+        """Return the error, and the offset of the first record."""
         topic, index = place
         data = PartitionProduceData(index=index, records=memoryview(batch))
         request = ProduceRequest(
@@ -105,7 +105,7 @@ class IdempotentProducer(Producer):
                 nonlocal offset
                 error, offset = await self.produce(place, batch, 9)
                 if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and self.client.asked_in is None:
-                    return Error.NOT_LEADER_OR_FOLLOWER  # it lacks what another one leads by now
+                    return Error.NOT_LEADER_OR_FOLLOWER  # it lacks what the present leader has
                 return error
 
             error = await self.client.insist(send)
@@ -130,11 +130,11 @@ class Identity(NamedTuple):
 
 
 class Refused(Exception):
-    """The transaction can't go on, since the broker said so or nothing."""
+    """The transaction can't go on: the broker refused it, or didn't answer."""
 
 
 class TransactionalProducer(Producer):
-    """Version 1 adds partitions itself, version 2 leaves it to the broker (KIP-890)."""
+    """Version 1 adds partitions itself; version 2 leaves that to the broker (KIP-890)."""
 
     def __init__(
         self, client: WireClient, work: Work, places: Sequence[Place], *, version: int, group: str
@@ -145,7 +145,8 @@ class TransactionalProducer(Producer):
         self.group = group
         self._offset = 0
         self._cut_off: list[Place] = []
-        """Where the last transaction has records, if it was never ended: these learn of the next epoch by its abort."""
+        """Where the last transaction has records, if it was never ended. These partitions learn the next epoch from its
+        abort."""
 
     async def run(self, transactions: int) -> None:
         ready = False
@@ -156,10 +157,11 @@ class TransactionalProducer(Producer):
                 self.producer_id = -1
                 error = await self.client.insist(self._init)
                 if error is not Error.NONE:
-                    # the coordinator's word may be lost with the power, and a partition knows a later epoch then: the
-                    # transaction stays prepared, as with one replica of Kafka's
+                    # The coordinator's record may be lost with the power, while a partition knows a later epoch. Then
+                    # the transaction stays prepared, as in Kafka with one replica.
                     self.client.note(f"no producer id: {error!r}")
-                    # amid faults its partitions may have no leader for as long; what stays open is found at the end
+                    # During faults its partitions may have no leader for that long. The final checks find what stays
+                    # open.
                     is_away = self.work.is_refused_now_and_then and (error is None or error in NOT_YET)
                     if not self.work.may_lose and not is_away:
                         self.work.complain(f"{self.client.name} gets no producer id: {error!r}")
@@ -186,7 +188,8 @@ class TransactionalProducer(Producer):
                     transaction.commit.is_refused = True
 
     async def _come_late(self, before: Identity, name: str) -> None:
-        """As the one before, which doesn't know yet that it is replaced: nothing of it may be accepted."""
+        """Act as the previous producer, which doesn't know yet that it is replaced. The broker must accept nothing from
+        it."""
         transaction = Transaction(name, outcome=Outcome.ABORTED)
         self.work.transactions.append(transaction)
         present = Identity(self.producer_id, self.epoch, self.sequences)
@@ -199,7 +202,8 @@ class TransactionalProducer(Producer):
                 error, _ = await self.produce(place, self.batch(place, values), 11)
                 if error is Error.NONE:
                     accepted.append(f"a batch in {place}")
-            # what is in the transaction already isn't written, and so an old coordinator may say it, too
+            # A partition that is already in the transaction isn't written again, so an old coordinator may also accept
+            # it.
             if await self._add(self.places[0]) is Error.NONE and self.client.asked_in is not None:
                 accepted.append("a partition in its transaction")
             if await self._ask_to_end(commit=self.luck.random() < 0.5) is Error.NONE:
@@ -305,7 +309,7 @@ class TransactionalProducer(Producer):
         try:
             answer = await self.client.ask(request, 5 if self.version == 2 else 3)
         except NoAnswer:
-            # late it would count in the next transaction, where both have the same epoch
+            # If it came late, it would count in the next transaction, because both have the same epoch.
             await self.client.wait_out()
             raise
         return Error(answer.topics[0].partitions[0].error_code)
@@ -327,7 +331,8 @@ class TransactionalProducer(Producer):
                 answer = await self.client.ask(request, 5 if self.version == 2 else 4)
             except NoAnswer:
                 if self.version == 1:
-                    # late it would end the next transaction, which has the same epoch: what KIP-890 is about
+                    # If it came late, it would end the next transaction, which has the same epoch: the problem that
+                    # KIP-890 solves.
                     await self.client.wait_out()
                 raise
             if self.version == 2 and answer.error_code == 0:
@@ -346,15 +351,15 @@ class TransactionalProducer(Producer):
 
 
 class CommittingProducer(TransactionalProducer):
-    """That of a member of a group: its transactions are commits, each of one offset."""
+    """The producer of a group's member: its transactions are commits of one offset each."""
 
     def __init__(self, client: WireClient, work: Work, group: str) -> None:
         super().__init__(client, work, (), version=2, group=group)
         self._is_ready = False
 
     async def commit(self, place: Place, commit: Commit, member: tuple[str, int, str | None]) -> Error:
-        """Whether it was written; what becomes of it is noted in `commit`. `member`: its id, epoch and instance id.
-        Raises NoAnswer."""
+        """Commit, and return whether it was written. `commit` records what becomes of it. `member`: its id, epoch and
+        instance id. Raises NoAnswer."""
         ready, self._is_ready = self._is_ready, False
         if not ready:
             self.producer_id = -1
@@ -362,7 +367,7 @@ class CommittingProducer(TransactionalProducer):
                 raise NoAnswer
         error = await self.client.insist(lambda: self._commit_offset(commit, place, member), TRIES)
         if error is not Error.NONE:
-            commit.is_refused = True  # the transaction is aborted, by the next one's beginning
+            commit.is_refused = True  # the next transaction's beginning aborts it
             if error is None:
                 raise NoAnswer
             return error

@@ -1,4 +1,4 @@
-"""Consumers of one partition, that belong to no group."""
+"""Consumers of one partition, outside of any group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EARLIEST_TIMESTAMP = -2
 
 
 class Reader:
-    """A consumer of one partition. It now and then begins again somewhere, and is to be given the same then."""
+    """A consumer of one partition. Now and then it starts again somewhere, and must get the same records."""
 
     def __init__(self, client: WireClient, work: Work, place: Place, *, committed: bool = True) -> None:
         self.client = client
@@ -27,9 +27,10 @@ class Reader:
         self.last_stable_offset = -1
         self.high_watermark = -1
         self.values: dict[int, bytes] = {}
-        """By offset, what this one was given."""
+        """What it was given, by offset."""
         self._bounds: dict[object, tuple[int, int]] = {}
-        """High watermark and last stable offset, as each leader said them last: another one may be behind at first."""
+        """High watermark and last stable offset by leader, as each one last reported: another leader may lag at
+        first."""
 
     async def run(self) -> None:
         while True:
@@ -45,16 +46,16 @@ class Reader:
             await asyncio.sleep(self.client.luck.expovariate(5))
 
     async def read_all(self, *, from_start: bool = False) -> dict[int, bytes]:
-        """What there is for it now, from the first offset on; `from_start`: which needn't be 0."""
+        """Read everything that it can get now. `from_start`: from the log start, which needn't be 0."""
         self.offset = 0
         self.values = {}
-        if from_start or self.work.may_lose_of(self.place):  # the first segment too may be lost
+        if from_start or self.work.may_lose_of(self.place):  # even the first segment may be lost
             assert await self.client.insist(self._go_to_start) is Error.NONE
         while True:
             before = self.offset
             error = await self.client.insist(self.poll)
             if error is Error.OFFSET_OUT_OF_RANGE and from_start and not self.values:
-                # another one leads by now, whose log was deleted from further on: each writes that down by itself
+                # another broker leads now, whose log was deleted further: each one records that by itself
                 assert await self.client.insist(self._go_to_start) is Error.NONE
                 continue
             assert error is Error.NONE, error
@@ -62,7 +63,7 @@ class Reader:
             if self.offset >= bound:
                 return self.values
             if self.offset == before:
-                # a power loss took the end of a segment, and a transaction behind it never ends
+                # a power loss took the end of a segment, and a transaction after it never ends
                 if not self.work.may_lose_of(self.place):
                     self.work.complain(f"{self.place}: there is nothing to read from {before} up to {bound}")
                 return self.values

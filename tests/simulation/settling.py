@@ -1,4 +1,4 @@
-"""Groups once all faults are over: they come to rest, and a broker that starts again tells the same of them."""
+"""Groups after all faults: they come to rest, and a restarted broker reports the same about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STABLE = "Stable"
 
 
 async def settle(course: Course) -> None:
-    """Waits for it, and complains where it doesn't come to pass."""
+    """Wait for it, and complain if it doesn't happen."""
     members = [member for member in course.members if not member.is_retired]
     deadline_s = course.loop.time() + SETTLED_WITHIN_S
     for member in course.members:
@@ -66,7 +66,7 @@ def _states(members: list[Member]) -> list[object]:
 
 
 def _compare(course: Course, name: str, told: Any) -> None:
-    """The broker knows those members, and no others."""
+    """Check that the broker knows these members, and no others."""
     there = {each.member_id for each in told.members}
     members = {
         member.life.member_id
@@ -78,7 +78,7 @@ def _compare(course: Course, name: str, told: Any) -> None:
 
 
 async def _describe(course: Course) -> dict[str, Any]:
-    """Of each group: its members with what they have, and what it has committed."""
+    """Return each group's members with what they have, and its committed offsets."""
     client = course.client("describer")
     found: dict[str, Any] = {}
     for name in course.group_names():

@@ -1,4 +1,4 @@
-"""One broker with clients at work, while its machine dies and comes back; and what must be true whatever happened."""
+"""One broker with clients at work, while its machine dies and comes back; and what must always be true."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ PORT = 9092
 
 
 class Deaths(Enum):
-    """How a machine dies, and so what is expected of it."""
+    """How a machine dies, and so what to expect of it."""
 
     KILLED = "killed"
     """Nothing that was written is lost."""
     POWER_LOST_SYNCED = "power lost, each record synced"
-    """With `flush.messages=1` nothing that was acknowledged is lost."""
+    """With `flush.messages=1` nothing acknowledged is lost."""
     POWER_LOST = "power lost"
-    """As with Kafka what isn't synced may go: logs keep their beginnings, and the broker comes back."""
+    """As with Kafka, unsynced data may be lost: logs keep their beginnings, and the broker comes back."""
 
 
 def simulate(seed: int, *, shares: bool = False) -> Result:
-    """`shares`: with share groups."""
+    """Play a seed. `shares`: with share groups."""
     return run(lambda loop: Simulation(loop, seed, shares=shares).run())
 
 
@@ -52,7 +52,7 @@ class Simulation(Course):
         self.deaths = self.luck.choice([*Deaths])
         self.work.may_lose = self.deaths is Deaths.POWER_LOST
         self._leader_epochs: node_states.LeaderEpochs = {}
-        self._has_lost = False  # what it had acknowledged, since it last started
+        self._has_lost = False  # it has lost acknowledged data since its last start
         settings = [
             *SETTINGS,
             f"group.consumer.assignment.interval.ms={self.luck.choice((0, 1000))}",
@@ -67,7 +67,7 @@ class Simulation(Course):
         else:
             settings.append(f"log.flush.interval.messages={self.luck.choice((2, 7, 1000))}")
         if self.luck.random() < 0.7:
-            # often enough that a closed segment's indexes are what is read by after the power went
+            # small enough that reads use a closed segment's indexes after a power loss
             settings.append(f"log.roll.ms={self.luck.choice((300, 1000, 4000))}")
             settings.append(f"log.index.interval.bytes={self.luck.choice((0, 300))}")
         if self.luck.random() < 0.5:
@@ -93,7 +93,7 @@ class Simulation(Course):
             self.shares = on_one_node(self, self.machine)
 
     def _of_the_cleaner(self) -> list[str]:
-        """So that the internal topics are compacted again and again, or as rarely as by default."""
+        """Return settings with which internal topics are compacted again and again, or as rarely as by default."""
         luck = self.world.luck("cleaner")
         if luck.random() < 0.3:
             return []
@@ -106,7 +106,7 @@ class Simulation(Course):
 
     @contextlib.contextmanager
     def _loading(self) -> Iterator[None]:
-        """Coordinators load in a turn, or in so many that much comes in between."""
+        """Let coordinators load in one turn, or in so many that much happens in between."""
         luck = self.world.luck("loading")
         step, at_once = luck.choice([(hosted_shard.STEP_COST, hosted_shards.AT_ONCE), (1, 1), (10, 20)])
         with (
@@ -117,7 +117,7 @@ class Simulation(Course):
             yield
 
     def _of_topics(self) -> dict[str, dict[str, str]]:
-        """Where not each record is synced by default, some topics' are, or now and then."""
+        """If not each record is synced by default, some topics sync each one, or now and then."""
         if self.deaths is Deaths.POWER_LOST_SYNCED:
             return {}
         luck = self.world.luck("topics")
@@ -149,7 +149,7 @@ class Simulation(Course):
         if not self.machine.serves:
             self._die()
             await self._come_back()
-        # all that is left open runs into its timeout
+        # everything left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
         if self.shares is not None:
             await self.shares.settle()
@@ -167,7 +167,7 @@ class Simulation(Course):
         self.work.anomalies += [f"the broker failed: {error!r}" for error in failures]
 
     def _is_of_the_disk(self, error: BaseException) -> bool:
-        """A stop that a full disk keeps from being a clean one."""
+        """Return True for a stop that isn't clean because of a full disk."""
         is_storage = isinstance(error, KafkaError) and error.error is Error.KAFKA_STORAGE_ERROR
         return self.work.is_refused_now_and_then and is_storage
 
@@ -183,7 +183,7 @@ class Simulation(Course):
             await self._come_back()
 
     async def _die_somewhere(self) -> None:
-        """Between two turns of the loop, or amid one, before an operation on a file."""
+        """Die between two turns of the loop, or during one, before an operation on a file."""
         machine = self.machine
         if self.luck.random() < 0.6:
             if self.luck.random() < 0.5:
@@ -204,9 +204,9 @@ class Simulation(Course):
         self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
 
     async def _start(self, die_at: int = -1) -> bool:
-        """As `Machine.start`. Each run leads in later epochs than those before it."""
+        """Like `Machine.start`. Each run leads in later epochs than the ones before."""
         if self._has_lost:
-            # what readers were given may be said differently now, once no answer of before is on its way any more
+            # what readers got may differ now, once no earlier answer is in flight any more
             await asyncio.sleep(LONGEST_DELAY_S)
             self._has_lost = False
             self.work.seen.clear()
@@ -222,7 +222,7 @@ class Simulation(Course):
         return serves
 
     async def start_again(self) -> None:
-        """A death and a start in which nothing is lost."""
+        """Die and start without losing anything."""
         self.machine.die(power_lost=False)
         await self._start()
 

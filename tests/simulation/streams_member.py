@@ -1,7 +1,7 @@
-"""A member by the protocol of KIP-1071: one of Kafka Streams, with a process of its own.
+"""A member that follows KIP-1071: one of Kafka Streams, with a process of its own.
 
-Of its two subtopologies each reads one topic, so that a task is a partition of that. The second has a state, and so a
-changelog, which the broker makes, and standby tasks.
+Each of its two subtopologies reads one topic, so a task is a partition of that topic. The second one has a state, and
+so a changelog, which the broker creates, and standby tasks.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from tests.simulation.wire_client import WireClient
 from tests.simulation.work import Place
 
 SUBTOPOLOGIES = {"0": "orders", "1": "bills"}
-"""Which topic each reads."""
+"""The topic that each subtopology reads."""
 STATEFUL = "1"
 
 
 class StreamsMember(ConsumerMember):
     version = 0
-    is_told_again = False  # of what it has to give up, as in Kafka: it is put out, and joins again
+    is_told_again = (
+        False  # as in Kafka: a member that missed what it has to give up is removed, and joins again
+    )
 
     def __init__(
         self, make_client: Callable[[str], WireClient], name: str, group: GroupWork, instance_id: str | None
     ) -> None:
-        """There are no static members of it."""
+        """It has no static members."""
         super().__init__(make_client, name, group, None)
         self._standby: list[TaskIds] = []
 

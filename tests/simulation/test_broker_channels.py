@@ -22,7 +22,7 @@ from tests.simulation.virtual_scheduler import NodeScheduler
 PORT = 9092
 ALIVE, FENCED, UNKNOWN = 1, 2, 3
 Told = tuple[list[str], Error | None]
-"""Items that were said together, and the error that they were answered with."""
+"""Items that were said together, and the error in the answer."""
 
 
 class Saying:
@@ -141,7 +141,7 @@ def test_what_one_that_died_has_not_answered_is_told_and_the_next_goes_once_it_i
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 4)
         saying = Saying(world)
-        saying.say("a")  # where nobody is
+        saying.say("a")  # nobody is there
         await saying.until_told(1)
         machine = Machine(world, "one", PORT)
         assert await machine.start()

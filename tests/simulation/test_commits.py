@@ -1,4 +1,4 @@
-"""What may be fetched of an offset, by the commits that there were: the simulation's judge of it is judged itself."""
+"""What a fetch of an offset may return after given commits: a test of the simulation's own judge."""
 
 from __future__ import annotations
 

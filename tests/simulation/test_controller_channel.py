@@ -1,4 +1,4 @@
-"""The way to the controller: it moves, dies, or isn't known yet."""
+"""The channel to the controller, which moves, dies, or isn't known yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = 9092, 9192
 
 
 class Asker:
-    """A node that knows of a controller, or of none."""
+    """A node that knows a controller, or none."""
 
     def __init__(self, world: World) -> None:
         scheduler = NodeScheduler(world.loop)
@@ -57,7 +57,7 @@ def test_a_request_waits_for_a_controller_and_follows_it() -> None:
         answer = asker.ask(MetadataRequest(topics=[]))
         await asyncio.sleep(1)
         assert not answer.done()
-        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # where nobody is
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # nobody listens there
         await asyncio.sleep(1)
         assert not answer.done()
         machine = Machine(world, "one", SECOND)
@@ -106,7 +106,7 @@ def test_what_is_given_up_says_what_the_trouble_was() -> None:
         assert await trouble() == "no controller is known yet"
         asker.why_unknown = "it is of another cluster"
         assert await trouble() == "it is of another cluster"
-        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # where nobody is
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # nobody listens there
         told = await trouble()
         assert told is not None
         assert told.startswith(f"localhost:{FIRST}: ")
@@ -166,7 +166,7 @@ def registered(error: Error) -> Message:
 
 
 def created(error: Error) -> Message:
-    """Which says it of a topic."""
+    """The answer has the error for a topic."""
     return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=error)])
 
 

@@ -1,4 +1,4 @@
-"""What a node is told of the world is told by its machine, and not by the one that the test runs on."""
+"""A node learns about the world from its own machine, not from the one on which the test runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.wire_client import WireClient
 
 
 async def asked(world: World, machine: Machine) -> WireClient:
-    """A client of the machine, which is up."""
+    """Return a client of the machine, which is up."""
     world.network.is_calm = True
     assert await machine.start()
     return WireClient(world.network, "admin", machine.port, world.luck("admin"))

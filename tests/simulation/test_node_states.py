@@ -1,4 +1,4 @@
-"""What is left of what a log knows where its beginning is gone."""
+"""What is left of a log's knowledge when its beginning is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that signs in at another one before it asks: by each mechanism, again in time, and who isn't let in."""
+"""A node signs in to another one before it asks: by each mechanism, again in time, and with wrong credentials."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ async def make_credential(world: World, mechanism: str) -> None:
 
 
 def test_a_node_signs_in_again_before_its_session_is_over() -> None:
-    """Between 85 and 95 of 100 of its life, by the same connection, and only where something is asked."""
+    """It happens between 85 % and 95 % of the session's life, on the same connection, and only if something is
+    asked."""
 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
@@ -115,7 +116,9 @@ def test_a_node_signs_in_again_before_its_session_is_over() -> None:
         await is_answered(world, peer)
         assert gate._expires_s > first_s
         assert connections(machine) == [connection]
-        await asyncio.sleep(2 * LIFETIME_MS / 1000)  # it is over, which who asks nothing needn't know
+        await asyncio.sleep(
+            2 * LIFETIME_MS / 1000
+        )  # The session is over. A node that asks nothing needn't notice.
         await is_answered(world, peer)
         assert connections(machine) == [connection]
         peer.stop()
@@ -216,7 +219,7 @@ def test_who_has_no_sasl_is_no_listener_for_it() -> None:
 
 
 def test_an_opening_that_outlasts_a_request_serves_the_next_one() -> None:
-    """Else a request that may take less than the opening would never come through."""
+    """Otherwise a request with less time than the opening takes would never succeed."""
 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)

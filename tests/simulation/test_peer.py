@@ -89,7 +89,7 @@ def test_who_is_not_there_is_tried_again_after_a_while() -> None:
 
 
 class Wire(asyncio.Transport):
-    """What a peer sends, and nothing behind it."""
+    """Keeps what a peer sends; nobody reads it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Wire(asyncio.Transport):
 
 
 class Made:
-    """A network whose connections a test answers itself."""
+    """A network whose connections the test answers itself."""
 
     def __init__(self) -> None:
         self.connections: list[asyncio.BufferedProtocol] = []
@@ -137,7 +137,7 @@ def version_and_id(sent: bytes) -> tuple[int, bytes]:
 def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
     known: list[tuple[int, int, int]], asked_next: int
 ) -> None:
-    """Kafka's brokers answer in version 0 then, from 2.4 on with the versions that they know of this request."""
+    """Kafka's brokers then answer in version 0; from 2.4 on with the versions that they know of this request."""
 
     async def main(loop: VirtualLoop) -> None:
         network, wire = Made(), Wire()
@@ -275,7 +275,7 @@ def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
         assert len(told) < 5
         count = len(told)
         assert await error_of(world, peer, VoteRequest()) is Error.UNSUPPORTED_VERSION
-        tell(peer.ask(VoteRequest()), told.append)  # which is found out at once
+        tell(peer.ask(VoteRequest()), told.append)  # this is noticed at once
         peer.forget()
         tell(peer.ask(MetadataRequest(topics=[])), told.append)
         peer.stop()
@@ -290,7 +290,7 @@ def test_a_refusal_that_comes_late_is_of_the_attempt_that_was_given_up() -> None
     refusals: list[Callable[[OSError], None]] = []
 
     class Slow:
-        """It says late what became of an attempt."""
+        """It reports late what became of an attempt."""
 
         def connect(
             self, host: str, port: int, make_protocol: object, failed: Callable[[OSError], None]

@@ -1,5 +1,5 @@
-"""Some seeds of the simulation, and two brokers in one process: 8 in passing, 60 with `make test`, and as many as one
-likes with `make simulation`."""
+"""Some seeds of the simulation, and two brokers in one process: 8 in passing, 60 with `make test`, and as many as you
+like with `make simulation`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.simulation.work import Work
 
 IN_PASSING = 9
 LONG = 7
-"""A seed with consumer groups of KIP-848 in which whatever is asked is long."""
+"""A seed with KIP-848 consumer groups in which every request is long."""
 STREAMS = 3
 """A seed with a streams group."""
 FULL = 5
@@ -39,7 +39,7 @@ SEEDS = range(1, int(os.environ.get("SIMULATED_SEEDS", "8")) + 1)
 
 
 class Played(NamedTuple):
-    """A seed, and how often something long was gone on with."""
+    """A seed, and how often something long was continued."""
 
     result: Result
     long: Counter[str]
@@ -47,14 +47,14 @@ class Played(NamedTuple):
 
 @cache
 def played(seed: int) -> Played:
-    """Once for all tests that look at it."""
+    """Play a seed once for all tests that look at it."""
     with pytest.MonkeyPatch.context() as patched:
         done = counted(patched)
         return Played(simulate(seed), done)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Of what is long, the steps that only such has."""
+    """Count the steps that only long requests have."""
     done: Counter[str] = Counter()
 
     def count(long: type, step: str) -> None:
@@ -118,7 +118,7 @@ def test_in_some_seeds_the_disk_is_full_now_and_then() -> None:
 
 
 def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:
-    """This process has a seed of its own for them, or the one that it was told."""
+    """This process has its own seed for them, or the one that it was given."""
     elsewhere = digests_elsewhere("tests.simulation.simulation", ELSEWHERE)
     assert elsewhere == [str(played(seed).result.history.digest) for seed in ELSEWHERE]
 

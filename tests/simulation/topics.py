@@ -1,4 +1,4 @@
-"""Topics, by the wire."""
+"""Topics, over the wire."""
 
 from __future__ import annotations
 

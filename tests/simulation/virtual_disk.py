@@ -1,9 +1,11 @@
-"""A disk in memory that keeps, when its machine loses power, only what was synced, and what luck leaves of the rest.
+"""A disk in memory. When its machine loses power, it keeps only what was synced, and a random part of the rest.
 
-- A file's bytes are sure once `sync` was done. Of what was appended since, a part remains that luck chooses, perhaps
-  with holes; a file that was written anew or cut may be the old one still.
-- Names (made, renamed, removed) are sure once `sync_directory` was done. Of the changes since the first few remain,
-  each directory for itself, or any of them: no file system promises their order.
+- A file's bytes are sure after `sync`. Of what was appended since, a random part remains, perhaps with holes. A file
+that was rewritten or cut may still be the old one.
+
+- Names (created, renamed, removed) are sure after `sync_directory`. Of the changes since, the first few remain, or any
+of them, separately for each directory: no file system promises their order.
+
 - A killed process loses nothing.
 """
 
@@ -20,19 +22,19 @@ VOLUME_BYTES = 1 << 40
 
 
 class Inode:
-    """A file's bytes. `old` is what the disk has for sure where the bytes that it has were changed since."""
+    """A file's bytes. `old` is what the disk has for sure if its bytes were changed since."""
 
     __slots__ = ("data", "modified_ms", "old", "synced_bytes")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.synced_bytes = 0  # the disk has so many of the first bytes of `data`
+        self.synced_bytes = 0  # how many of the first bytes of `data` the disk has
         self.old: bytes | None = None
         self.modified_ms = 0
 
     @property
     def sure(self) -> bytes:
-        """What a power loss leaves of it for certain."""
+        """What surely survives a power loss."""
         return bytes(self.data[: self.synced_bytes]) if self.old is None else self.old
 
     def cut(self, size: int) -> None:
@@ -84,7 +86,7 @@ class Inode:
 
 
 class Directory:
-    """Names. `sure` are those that the disk has, `changes` what was done since, in order."""
+    """Names. `sure` are those on the disk, `changes` are the later changes, in order."""
 
     __slots__ = ("changes", "names", "sure")
 
@@ -94,7 +96,7 @@ class Directory:
         self.changes: list[dict[str, Directory | Inode | None]] = []
 
     def change(self, names: dict[str, Directory | Inode | None]) -> None:
-        """All at once: None for a name that goes."""
+        """Change several names at once; None removes one."""
         _apply(self.names, names)
         self.changes.append(names)
 
@@ -132,7 +134,7 @@ def _apply(names: dict[str, Directory | Inode], change: dict[str, Directory | In
 
 
 class VirtualDisk:
-    """What lies in the machine, whoever runs on it."""
+    """The contents of the machine's disk, whoever runs on it."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -144,11 +146,11 @@ class VirtualDisk:
 
     @property
     def used_bytes(self) -> int:
-        """Of `VOLUME_BYTES`; names take none."""
+        """Out of `VOLUME_BYTES`. Names take no space."""
         return self.root.used_bytes
 
     def keep_all(self) -> None:
-        """All that there is now is sure."""
+        """Make everything sure."""
         self.root.keep_all()
 
     def find(self, path: str) -> Directory | Inode | None:
@@ -160,28 +162,28 @@ class VirtualDisk:
         return node
 
     def directory(self, path: str) -> Directory:
-        """Raises FileNotFoundError."""
+        """Return the directory. Raises FileNotFoundError."""
         node = self.find(path)
         if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
     def inode(self, path: str) -> Inode:
-        """Raises FileNotFoundError."""
+        """Return the file. Raises FileNotFoundError."""
         node = self.find(path)
         if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
     def names(self, path: str) -> list[str]:
-        """Those in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(self.directory(path).names)
 
     def bytes_of(self, path: str) -> bytes:
         return bytes(self.inode(path).data)
 
     def forget(self, path: str) -> None:
-        """The file is gone, for sure."""
+        """Remove the file for sure."""
         directory = self.directory(os.path.dirname(path))
         directory.names.pop(os.path.basename(path), None)
         directory.sync()

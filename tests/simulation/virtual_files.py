@@ -13,11 +13,11 @@ from tests.simulation.virtual_disk import VOLUME_BYTES, Directory, Inode, Virtua
 
 
 class MachineDied(BaseException):
-    """The machine is off: nobody is there whom an error could be told."""
+    """The machine is off: nobody is left to get an error."""
 
 
 class VirtualFiles(Files):
-    """The files of one process on the disk; its operations are the places where the process may die."""
+    """The files of one process on the disk. The process may die at any of their operations."""
 
     __slots__ = (
         "_clock_ms",
@@ -42,14 +42,14 @@ class VirtualFiles(Files):
         self._count = 0
         self.dead = False
         self.die_at = -1
-        """The operation, counted from the first, before which the machine dies."""
+        """The number of the operation, counted from the first, before which the machine dies."""
         self.die_at_sync = -1
-        """The same of those that sync a file, counted from now."""
+        """The same for operations that sync a file, counted from now."""
         self.on_death: Callable[[], None] = lambda: None
 
     @property
     def operations(self) -> int:
-        """How many there were."""
+        """How many operations there were."""
         return self._count
 
     def _ask(self, operation: str, path: str, size: int = 0) -> int | None:

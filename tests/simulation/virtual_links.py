@@ -1,7 +1,7 @@
-"""The ways between hosts, each direction by itself: what is on one arrives late, or not before it is open again.
+"""The links between hosts, each direction by itself. What is sent may arrive late, or only when the link is open again.
 
-As with TCP nothing is lost on a connection that stays, doubled or overtaken by what was sent behind it. What is sent
-on different connections overtakes each other.
+As with TCP, nothing on a connection is lost, doubled or overtaken by later data. Data on different connections may
+overtake each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CALM_DELAY_S = (0.0001, 0.004)
 
 
 class Link(NamedTuple):
-    """From one host to another, by their names."""
+    """From one host to another, by name."""
 
     source: str
     target: str
@@ -30,11 +30,11 @@ class Link(NamedTuple):
 class Links:
     def __init__(self, loop: asyncio.AbstractEventLoop, luck: random.Random) -> None:
         self.is_calm = False
-        """Whether nothing is late any more."""
+        """True when nothing is late any more."""
         self._loop = loop
         self._luck = luck
         self._closed: Counter[Link] = Counter()
-        """By how many faults: they may be under way at the same time."""
+        """The number of faults that close each link: several may last at the same time."""
         self._slow: Counter[Link] = Counter()
         self._held: dict[Link, list[tuple[Callable[..., object], tuple[Any, ...]]]] = {}
 
@@ -52,7 +52,7 @@ class Links:
         return self._closed[link] <= 0
 
     def carry(self, link: Link, arrival_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """Calls it when it has arrived."""
+        """Call it when it has arrived."""
         self._loop.call_later(arrival_s - self._loop.time(), self._arrived, link, callback, args)
 
     def _arrived(self, link: Link, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -64,17 +64,17 @@ class Links:
     # --- faults ---------------------------------------------------------------------------------------------
 
     def close(self, links: Iterable[Link]) -> None:
-        """Nothing arrives there; whoever waits isn't told."""
+        """Let nothing arrive there. Waiting clients aren't told."""
         for link in links:
             self._closed[link] += 1
 
     def open(self, links: Iterable[Link]) -> None:
-        """As they were before `close`: what was sent meanwhile arrives."""
+        """Undo `close`: what was sent meanwhile arrives."""
         for link in links:
             self._closed[link] -= 1
             if self.is_open(link):
                 for callback, args in self._held.pop(link, ()):
-                    # in the order in which it came, before whatever comes from now on
+                    # in the order of arrival, before anything that comes from now on
                     self._loop.call_soon(callback, *args)
 
     def slow_down(self, links: Iterable[Link]) -> None:

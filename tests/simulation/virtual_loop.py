@@ -1,6 +1,6 @@
-"""A loop of asyncio whose time is virtual: where nothing is ready it jumps to the next timer.
+"""An asyncio loop with virtual time: if nothing is ready, it jumps to the next timer.
 
-Nothing is ever waited for, and the order of what happens is that of the calls, so a run repeats itself exactly.
+It never waits for anything, and the order of events is that of the calls, so a run repeats exactly.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ R = TypeVar("R")
 
 
 class NothingToCome(Exception):
-    """All wait, and nothing is going to happen any more."""
+    """Everything waits, and nothing will ever happen."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time in seconds since the loop was made."""
+    """Time is in seconds since the loop was made."""
 
     def __init__(self) -> None:
         super().__init__()
         self._now_s = 0.0
-        self._selector = self  # whom `BaseEventLoop` asks to wait
+        self._selector = self  # `BaseEventLoop` asks this to wait
 
     def time(self) -> float:
         return self._now_s
 
     def select(self, timeout_s: float | None) -> list[Any]:
-        """The selector's part: nothing ever comes from outside, so waiting is moving the clock."""
+        """The selector's part. Nothing ever comes from outside, so waiting means moving the clock."""
         if timeout_s is None:
             raise NothingToCome
         if timeout_s > 0:
-            # exactly to the next timer, not by a sum that may come out a little below it
+            # exactly to the next timer: a sum might come out a little lower
             self._now_s = max(self._now_s, self._scheduled[0]._when)  # type: ignore[attr-defined]
         return []
 
@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, R]]) -> R:
-    """The coroutine's result; what it left running is cancelled."""
+    """Return the coroutine's result. What it left running is cancelled."""
     loop = VirtualLoop()
     try:
         asyncio.set_event_loop(loop)
@@ -60,4 +60,4 @@ def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, R]]) -> R:
         loop.close()
         loop.set_exception_handler(
             None
-        )  # or who keeps the loop's time would keep the whole world of its handler
+        )  # otherwise whoever keeps the loop's time would keep its exception handler's whole world

@@ -1,4 +1,4 @@
-"""The names of hosts in a world, by a table."""
+"""The names of hosts in a world, from a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.environment.network import plain_host
 class VirtualNames:
     def __init__(self) -> None:
         self.table: dict[str, str] = {}
-        """The address of each name; others can't be resolved."""
+        """The address of each name. Other names can't be resolved."""
 
     def address_of(self, host: str) -> str | None:
         try:

@@ -1,6 +1,6 @@
-"""Connections through memory: the broker's real `Connection` on one side, a client of a test on the other.
+"""Connections through memory: the broker's real `Connection` on one side, a test's client on the other.
 
-Bytes arrive in order, after a delay and in pieces that luck chooses. A connection may end at any byte.
+Bytes arrive in order, after a delay and in random pieces. A connection may end at any byte.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.simulation.virtual_transports import (
 
 EPHEMERAL_PORT = 40_000
 AGAIN_S = 0.2
-"""Until who wants to connect where nothing gets through tries again."""
+"""The time until a client tries again if nothing gets through."""
 SILENT_S = 5.0
-"""Who is connected to a machine that lost its power finds out within that time."""
+"""The time within which clients notice that a machine has lost its power."""
 
 
 class VirtualNetwork:
-    """All that is connected."""
+    """Everything that is connected."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, luck: random.Random, history: History) -> None:
         self.loop = loop
@@ -37,14 +37,14 @@ class VirtualNetwork:
         self.bound: dict[int, VirtualBound] = {}
         self.links = Links(loop, luck)
         self.hosts: dict[int, str] = {}
-        """Whose port it is, or was."""
+        """Which host has, or had, each port."""
         self.nodes: dict[str, NodeNetwork] = {}
-        """By host, that of the present run, or the last."""
+        """By host, the network of its present run, or its last."""
         self._last_client = EPHEMERAL_PORT
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing is lost or late any more."""
+        """True when nothing is lost or late any more."""
         return self.links.is_calm
 
     @is_calm.setter
@@ -58,7 +58,7 @@ class VirtualNetwork:
         return [data[:cut], *self.pieces(data[cut:])]
 
     async def connect(self, port: int) -> ClientConnection:
-        """Raises ConnectionRefusedError."""
+        """Connect. Raises ConnectionRefusedError."""
         link = self.link_to(CLIENTS, port)
         await asyncio.sleep(self.links.delay_s(link))
         while not self.is_open(link):
@@ -74,11 +74,11 @@ class VirtualNetwork:
         return Link(source, self.hosts.get(port, ""))
 
     def is_open(self, link: Link) -> bool:
-        """Both ways, as who connects needs it."""
+        """Return True if both directions are open, which a new connection needs."""
         return self.links.is_open(link) and self.links.is_open(link.back)
 
     def next_client(self) -> int:
-        """The port that the next one comes from."""
+        """Return the port that the next client comes from."""
         self._last_client += 1
         return self._last_client
 
@@ -87,7 +87,7 @@ class VirtualNetwork:
         return node
 
     def break_between(self, one: str, other: str) -> int:
-        """All connections between two hosts end, wherever in a frame they are. Returns how many."""
+        """End all connections between two hosts, wherever they are within a frame. Return how many."""
         broken = 0
         for host, peer in ((one, other), (other, one)):
             node = self.nodes.get(host)
@@ -99,7 +99,7 @@ class VirtualNetwork:
 
 
 class NodeNetwork:
-    """The network as one run of a node sees it."""
+    """The network of one run of a node."""
 
     def __init__(self, network: VirtualNetwork, scheduler: NodeScheduler, host: str) -> None:
         self.host = host
@@ -121,7 +121,7 @@ class NodeNetwork:
     def connect(
         self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
     ) -> None:
-        """To whatever node has the port: addresses are one here."""
+        """Connect to whatever node has the port: all addresses are the same here."""
         delay_s = self._network.links.delay_s(self._network.link_to(self.host, port))
         deadline_s = self._network.loop.time() + CONNECTION_SETUP_TIMEOUT_S
         self.scheduler.call_later(delay_s, self._connected, port, make_protocol, failed, deadline_s)
@@ -149,7 +149,7 @@ class NodeNetwork:
         transport.begin(make_protocol())
 
     def die(self, *, power_lost: bool) -> None:
-        """The machine is gone: who is connected finds out, late where nobody is left to say it."""
+        """The machine is gone. Connected clients notice: late if nobody is left to tell them."""
         network = self._network
         for bound in self._bound:
             bound.close()
@@ -166,7 +166,7 @@ class NodeNetwork:
         self._end_outgoing(reset=True)
 
     def end(self) -> None:
-        """The process has come to its end: who is connected finds out behind what was sent to it."""
+        """The process has ended. Connected clients notice after they have received what was sent to them."""
         for transport in [*self.transports]:
             transport.tell_client_of_end()
             transport.client.let_go()

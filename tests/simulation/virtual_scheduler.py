@@ -1,4 +1,4 @@
-"""A node's callbacks on the virtual loop, its clock, its work in the background, and what is computed for it."""
+"""A node's callbacks on the virtual loop, its clock, its background work, and its computing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.simulation.virtual_files import MachineDied
 BEGIN_MS = 1_700_000_000_000
 
 MEAN_WORK_S = 1 / 300
-"""What is done in the background waits for so long, on average."""
+"""The average wait of background work."""
 
 COMPUTING_S = (0.001, 0.02, 0.3, 3.0)
-"""What is computed waits for up to one of these, and so does the news of it; for the first where all is calm."""
+"""Computing waits for up to one of these times, and so does the news of its end. In calm times it is the first one."""
 
 
 class VirtualClock:
-    """The wall's and the monotonic one go together."""
+    """The wall clock and the monotonic clock run together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._time = loop.time
@@ -40,14 +40,14 @@ class VirtualClock:
 
 
 class _Never:
-    """Of a node that is dead: a callback that isn't to come."""
+    """A callback of a dead node, which never comes."""
 
     def cancel(self) -> None:
         pass
 
 
 class _Call:
-    """A callback that is to come: now on the loop, now kept until the node has a turn again."""
+    """A future callback: on the loop, or kept until the node has a turn again."""
 
     __slots__ = ("args", "callback", "handle", "is_cancelled")
 
@@ -63,7 +63,7 @@ class _Call:
 
 
 class NodeScheduler:
-    """One run of a node: once it is dead, nothing that it still had to do is done; while it is paused, nothing yet."""
+    """One run of a node. Once it is dead, it does nothing more. While it is paused, its callbacks wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -76,7 +76,7 @@ class NodeScheduler:
         return self._loop.time()
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        # a step of a request that is let go of with a dead node may ask for it, when its loop is closed even
+        # A step of a request that is dropped with a dead node may call this, even when its loop is closed.
         if self.dead:
             return _Never()
         call = _Call(callback, args)
@@ -91,12 +91,12 @@ class NodeScheduler:
         return call
 
     def pause(self) -> None:
-        """As a process that is stopped, or a machine that does something else: the clock goes on."""
+        """Pause like a stopped process, or a machine that does something else: the clock goes on."""
         if self._kept is None:
             self._kept = []
 
     def resume(self) -> None:
-        """All that was due is done, in that order."""
+        """Do everything that was due, in that order."""
         kept, self._kept = self._kept, None
         for call in kept or ():
             if not call.is_cancelled:
@@ -130,7 +130,7 @@ class NodeScheduler:
 
 
 class VirtualLanes:
-    """Work takes as long as luck has it, one after the other in each lane; so does the news of its end."""
+    """Work takes a random time, one piece after the other in each lane; so does the news of its end."""
 
     def __init__(
         self, scheduler: NodeScheduler, luck: random.Random, mean_s: Callable[[], float] = lambda: MEAN_WORK_S
@@ -199,7 +199,7 @@ class VirtualLanes:
 
 
 class VirtualComputing:
-    """What is computed beside the loop takes as long as luck has it, each by itself."""
+    """Computing takes a random time, each piece independently."""
 
     def __init__(self, scheduler: NodeScheduler, luck: random.Random, is_calm: Callable[[], bool]) -> None:
         self._scheduler = scheduler

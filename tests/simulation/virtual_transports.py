@@ -1,4 +1,4 @@
-"""The two ends of a connection through memory: a broker's transport, a client of a test's, a node that asks another."""
+"""The two ends of a connection through memory: a broker's transport, a test's client, a node that asks another one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tests.simulation.virtual_network import NodeNetwork, VirtualBound, VirtualNetwork
 
 CLIENTS = "clients"
-"""The host that all clients of tests are on."""
+"""The host of all test clients."""
 CLIENT_ADDRESS = "127.0.0.1"
 LOW_WATER_DIVISOR = 4
 
 
 class ServerTransport(asyncio.Transport):
-    """What the broker's protocol writes to, and is fed by."""
+    """What the broker's protocol writes to and reads from."""
 
     def __init__(self, node: NodeNetwork, network: VirtualNetwork, client: ClientConnection) -> None:
         super().__init__({"peername": (CLIENT_ADDRESS, client.number)})
@@ -35,7 +35,7 @@ class ServerTransport(asyncio.Transport):
         self._closing = False
         self._lost = False
         self._high = 64 * 1024
-        self._unread = 0  # bytes that are on their way to the client
+        self._unread = 0  # bytes in flight to the client
         self._writing_paused = False
         self._next_arrival_s = 0.0
 
@@ -45,7 +45,7 @@ class ServerTransport(asyncio.Transport):
         self._call(protocol.connection_made, self)
 
     def _call(self, callback: Callable[..., object], *args: Any) -> None:
-        """As asyncio's transports: what a protocol raises ends its connection."""
+        """As in asyncio's transports, an error of a protocol ends its connection."""
         try:
             callback(*args)
         except Exception as error:
@@ -55,7 +55,7 @@ class ServerTransport(asyncio.Transport):
     # ---- from the client
 
     def came(self, what: str, args: tuple[Any, ...]) -> None:
-        """`what` is the method of those below that is called, once the node has its turn."""
+        """`what` is the method below to call once the node has its turn."""
         self._scheduler.call_soon(getattr(self, what), *args)
 
     def arrive(self, data: bytes) -> None:
@@ -124,7 +124,7 @@ class ServerTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _at_client(self, callback: Callable[..., object], *args: Any) -> None:
-        """In the order of the calls, after a delay."""
+        """Call it in the order of the calls, after a delay."""
         links, link = self._network.links, Link(self.host, self.client.host)
         arrival_s = self._network.loop.time() + links.delay_s(link)
         self._next_arrival_s = max(self._next_arrival_s + 1e-6, arrival_s)
@@ -154,7 +154,7 @@ class ServerTransport(asyncio.Transport):
             self._lose(None)
 
     def break_off(self) -> None:
-        """Something between the two ends it, for both: what is on its way doesn't arrive."""
+        """End it at both ends, as something in between would. What is in flight doesn't arrive."""
         self.client.lose(ConnectionResetError("broken off"))
         self.came("reset", ())
 
@@ -170,14 +170,14 @@ class ServerTransport(asyncio.Transport):
 
 
 class ClientConnection:
-    """A client's end: whole frames out and in."""
+    """A client's end: it sends and receives whole frames."""
 
     host = CLIENTS
 
     def __init__(self, network: VirtualNetwork, number: int) -> None:
         self.number = number
         self.is_let_go = False
-        """Whether nothing that was sent is going to arrive any more."""
+        """True when nothing that was sent will arrive any more."""
         self._network = network
         self._transport: ServerTransport | None = None
         self._unsent: list[tuple[str, bytes]] = []
@@ -189,18 +189,18 @@ class ClientConnection:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was closed here or there, though what came before may be received still."""
+        """True if it was closed at either end. What came before may still be received."""
         return self._error is not None
 
     def attach(self, transport: ServerTransport) -> None:
-        """The broker has accepted it."""
+        """Attach the transport that the broker accepted."""
         self._transport = transport
         unsent, self._unsent = self._unsent, []
         for what, data in unsent:
             self._at_broker(what, data)
 
     def send(self, frame: bytes) -> None:
-        """The bytes of one frame, its size among them; ConnectionError where the connection has ended."""
+        """Send the bytes of one frame, including its size. Raises ConnectionError if the connection has ended."""
         if self._error is not None:
             raise self._error
         for piece in self._network.pieces(frame):
@@ -212,7 +212,7 @@ class ClientConnection:
             self._to_broker("reset" if reset else "end_of_stream", b"")
 
     def let_go(self) -> None:
-        """The other end is no more."""
+        """Note that the other end is gone."""
         self.is_let_go = True
 
     def _to_broker(self, what: str, data: bytes) -> None:
@@ -252,7 +252,7 @@ class ClientConnection:
             self._waiter.set_result(None)
 
     async def receive(self) -> bytes:
-        """The next frame, without its size. Raises ConnectionError where none comes any more."""
+        """Return the next frame, without its size. Raises ConnectionError if none comes any more."""
         while not self._frames:
             if self._error is not None:
                 raise self._error
@@ -264,7 +264,7 @@ class ClientConnection:
 
 
 class OutgoingConnection(ClientConnection):
-    """A node's end of a connection to another node: its protocol is fed what arrives, and writes to `_Outgoing`."""
+    """A node's end of a connection to another node. Its protocol gets what arrives, and writes to `_Outgoing`."""
 
     def __init__(
         self, network: VirtualNetwork, node: NodeNetwork, open_ones: dict[OutgoingConnection, None]
@@ -312,7 +312,7 @@ class OutgoingConnection(ClientConnection):
 
 
 class _Outgoing(asyncio.Transport):
-    """Nobody reads slowly here: what a node asks is small."""
+    """Nobody reads slowly here: a node's requests are small."""
 
     def __init__(self, connection: OutgoingConnection) -> None:
         super().__init__()

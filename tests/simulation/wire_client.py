@@ -38,17 +38,17 @@ NOT_YET = frozenset(
         Error.REBALANCE_IN_PROGRESS,
     }
 )
-"""Come again."""
+"""Errors after which the client tries again."""
 
 
 class NoAnswer(Exception):
-    """The connection broke, or patience did: the request may have been served, or not."""
+    """The connection broke, or patience ran out: the request may have been served or not."""
 
 
 class WireClient:
     patience_s = PATIENCE_S
     reads_anywhere = False
-    """Whether it fetches from followers, too, where there are any."""
+    """True if it also fetches from followers, if there are any."""
 
     def __init__(self, network: VirtualNetwork, name: str, port: int, luck: random.Random) -> None:
         self.name = name
@@ -58,8 +58,8 @@ class WireClient:
         self._connection: ClientConnection | None = None
         self._closed: list[ClientConnection] = []
         self.asked_in: object = ""
-        """Of which run and leadership of which broker the last answer is; None where that isn't the present one, and
-        what it knows may be old."""
+        """The broker's run and leadership from which the last answer came; None if it isn't the present one, and the
+        answer may be old."""
         self._correlation_id = 0
 
     def note(self, what: str) -> None:
@@ -73,18 +73,18 @@ class WireClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the next request goes over the connection that the last answer came from."""
+        """True if the next request uses the connection of the last answer."""
         return self._connection is not None and not self._connection.has_ended
 
     async def wait_out(self) -> None:
-        """Until what was sent on a connection that broke has arrived, if it ever will."""
+        """Wait until everything sent on a broken connection has arrived, if it ever will."""
         await asyncio.sleep(2 * LONGEST_DELAY_S)
         while any(not connection.is_let_go for connection in self._closed):
             await asyncio.sleep(0.1)
         self._closed.clear()
 
     async def ask(self, request: Any, version: int) -> Any:
-        """The answer. Raises NoAnswer."""
+        """Return the answer. Raises NoAnswer."""
         try:
             return await asyncio.wait_for(self._ask(request, version), self.patience_s)
         except (TimeoutError, ConnectionError) as error:
@@ -120,7 +120,7 @@ class WireClient:
     async def insist(
         self, ask: Callable[[], Awaitable[Error]], tries: int = 200, also: frozenset[Error] = frozenset()
     ) -> Error | None:
-        """What is answered in the end, where the same request may be sent again; None where nothing ever is."""
+        """Repeat a request that may be sent again. Return the final answer, or None if there never is one."""
         error: Error | None = None
         for _ in range(tries):
             try:

@@ -1,4 +1,4 @@
-"""What the clients did, as far as they know: what the broker is held to at the end."""
+"""What the clients did, as far as they know: the reference for the final checks of the broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = tuple[str, int]
 
 PLACES: tuple[Place, ...] = (("orders", 0), ("orders", 1), ("bills", 0))
 MOST_TRANSACTIONAL = 3
-"""Producers."""
+"""The most transactional producers."""
 
 
 class Outcome(Enum):
@@ -24,20 +24,20 @@ class Outcome(Enum):
 
 @dataclass
 class Transaction:
-    """`values` are those that it sent, each of which only it has."""
+    """`values` are those that it sent. No other transaction has them."""
 
     name: str
     values: dict[Place, list[bytes]] = field(default_factory=dict)
     acknowledged: set[bytes] = field(default_factory=set)
     commit: Commit | None = None
-    """Of an offset, for its group."""
+    """The commit of an offset for its group."""
     outcome: Outcome = Outcome.UNKNOWN
     sent_commit: bool = False
 
 
 @dataclass
 class Sent:
-    """Of an idempotent producer: a value, and the order in which it was sent to its partition."""
+    """What an idempotent producer sent: a value, and its order among the values for its partition."""
 
     value: bytes
     place: Place
@@ -47,27 +47,27 @@ class Sent:
 
 @dataclass
 class Work:
-    """`may_lose`: whether the broker's machine may lose what it acknowledged."""
+    """`may_lose`: True if the broker's machine may lose what it acknowledged."""
 
     may_lose: bool = False
     is_refused_now_and_then: bool = False
-    """Whether what is to be written is, by a disk that is full, or by brokers that can't reach each other."""
+    """True if writes are refused now and then, by a full disk or by brokers that can't reach each other."""
     synced_topics: set[str] = field(default_factory=set)
-    """Of which each record is on the disk before it is acknowledged."""
+    """The topics whose records are on disk before they are acknowledged."""
     sent: list[Sent] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     commits: dict[tuple[str, Place], Commits] = field(default_factory=dict)
     """By group and partition."""
     seen: dict[Place, dict[int, bytes]] = field(default_factory=dict)
-    """By offset, what a read_committed reader was given."""
+    """What a read_committed reader got, by offset."""
     seen_uncommitted: dict[Place, dict[int, bytes]] = field(default_factory=dict)
-    """What one was given that reads uncommitted records: below the high watermark they stay what they are."""
+    """What a reader of uncommitted records got: below the high watermark it never changes."""
     anomalies: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """What was acknowledged, and what happened: so many of each."""
+    """What was acknowledged and what happened, counted."""
 
     def may_lose_of(self, place: Place) -> bool:
-        """Whether an acknowledged record of the partition may be gone."""
+        """Return True if an acknowledged record of the partition may be gone."""
         return self.may_lose and place[0] not in self.synced_topics
 
     def complain(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.restarts`: many histories, or that of one seed."""
+"""`python -m tests.simulation.restarts`: many histories, or one seed's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records, transactions and what is deleted of logs."""
+"""Records, transactions, and deletions from logs."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from tests.simulation.restarts.wishes import Wish, Wishes, wish
 
 TRANSACTIONAL_IDS = ("x", "y")
 TIMEOUT_MS = 900_000
-"""The longest that a broker allows: none ends by itself."""
+"""The longest that a broker allows, so that none ends by itself."""
 
 
 class Producer:
-    """What one knows of itself; `transactional_id` None: an idempotent one."""
+    """What a producer knows of itself. `transactional_id` None means an idempotent one."""
 
     def __init__(self, transactional_id: str | None) -> None:
         self.transactional_id = transactional_id
         self.producer_id, self.epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self.sequences: dict[tuple[str, int], int] = {}
         self.version = 2
-        """Of transactions."""
+        """The transactions' version."""
 
     def becomes(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
@@ -123,7 +123,7 @@ class DataWishes(Wishes):
         return wish("init", init, *self._of(producer))
 
     def _of(self, producer: Producer) -> tuple[str, ...]:
-        """Its transaction may reach into any log and any group's offsets."""
+        """Its transaction may affect any log and any group's offsets."""
         if producer.transactional_id is None:
             return ()
         return ("transaction", producer.transactional_id, "a", "b", "c", "group")
@@ -151,7 +151,7 @@ class DataWishes(Wishes):
         return wish("commit" if commit else "abort", end, *self._of(producer))
 
     def _transact(self, producer: Producer) -> Wish:
-        """A whole transaction, mostly."""
+        """Mostly a whole transaction."""
         steps = [self._produce(producer), self._commit_offsets(producer), self._end(producer)]
         if producer.producer_id < 0 or self.luck.random() < 0.1:
             steps.insert(0, self._init(producer))

@@ -1,4 +1,4 @@
-"""Groups of every kind, their members and their offsets."""
+"""Groups of every kind, with members and offsets."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tests.simulation.restarts.nodes import GROUP, Nodes
 from tests.simulation.restarts.wishes import TOPICS, Wish, Wishes, wish
 
 SIMPLE = ("g", "h")
-"""Groups into which offsets are committed by nobody's member."""
+"""Groups whose offsets are committed without being a member."""
 CLASSIC, CONSUMER, STREAMS = "j", "k", "w"
 LONG_MS = 1_800_000
-"""The longest session there may be: none ends by itself."""
+"""The longest possible session, so that none ends by itself."""
 DAY_MS = 86_400_000
 LEAVES = -1
 
@@ -49,7 +49,7 @@ class GroupWishes(Wishes):
         super().__init__(nodes, luck)
         self._member_id, self._generation = "", -1
         self._epochs: dict[str, int] = {}
-        """Of members by the newer protocols."""
+        """The epochs of members by the newer protocols."""
         self._assigned: dict[str, Any] = {}
 
     def made(self) -> Sequence[tuple[int, Callable[[], Wish]]]:
@@ -117,7 +117,7 @@ class GroupWishes(Wishes):
     # --- members --------------------------------------------------------------------------------------------
 
     def _join_classic(self) -> Wish:
-        """One member, which leads; it has joined and been assigned once its generation is in the log."""
+        """One member, which leads. It has joined and is assigned once its generation is in the log."""
         subscription = ConsumerProtocolSubscription(topics=[self.topic])
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + encode(subscription, 0))
 

@@ -1,4 +1,4 @@
-"""A history: wishes, and restarts in between, before and after each of which all that is visible is compared."""
+"""A history: requests with restarts in between. Everything visible before and after each restart is compared."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from tests.simulation.restarts.share_wishes import ShareWishes
 from tests.simulation.restarts.wishes import Wish, draw
 
 KEYS = {GROUP: "g", TRANSACTION: "x", SHARE: "s:AAAAAAAAAAAAAAAAAAAAAQ:0"}
-"""One for each kind of coordinator."""
+"""One key for each kind of coordinator."""
 
 
 SETTLES_S = 1.0
-"""What goes on without anybody waiting for it, as topics that Kafka Streams is to have."""
+"""Time for what goes on without anybody waiting for it, such as creating the topics of Kafka Streams."""
 
 
 class How(Enum):
     STOPPED = "stopped"
     KILLED = "killed"
     KILLED_AMID = "killed amid a request"
-    """What wasn't answered may be done, or not, or in part; all else is as it was."""
+    """What wasn't answered may be done, or not, or in part. Everything else is unchanged."""
 
 
 class Restartable(Nodes):
     @abstractmethod
     async def restart(self, how: How, asked: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Returns once they serve again. `asked`: what they are killed amid."""
+        """Restart, and return once they serve again. `asked`: the request during which they are killed."""
 
 
 class History:
-    """`anomalies`: what was another after a restart, or went wrong."""
+    """`anomalies`: what differed after a restart, or went wrong."""
 
     def __init__(self, nodes: Restartable, luck: random.Random, *, amid: bool = True) -> None:
         self.nodes = nodes
@@ -80,7 +80,7 @@ class History:
         self.counts[how.value] += 1
         self.counts["things compared"] += len(before)
         self._compare(before, after, how, wish)
-        if wish is not None:  # whatever it has come to stays
+        if wish is not None:  # whatever became of it stays
             await self.nodes.restart(How.KILLED)
             self._compare(after, await picture.take(self.nodes), How.KILLED, None)
 
@@ -88,32 +88,34 @@ class History:
         _forget_producers_of_deleted_records(before, after, how)
         found = picture.differences(before, after)
         if amid is not None:
-            words = amid.words | {*INTERNAL.values()}  # which come to be with the first one of a kind
+            words = amid.words | {*INTERNAL.values()}  # these are created with the first one of a kind
             found = [each for each in found if words.isdisjoint(each.partition(": ")[0].split())]
         self.anomalies += found
 
 
 def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: How) -> None:
-    """Where records were deleted, a kill has the state of producers made anew by what is in the segments: those of whom
-    all is deleted may be gone then, as in Kafka (`UnifiedLog.rebuildProducerState`), or be back. A clean stop has none
-    where nothing is left of a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
+    """If records were deleted, a kill rebuilds the producers' state from the segments. Producers whose records are all
+    deleted may then be gone, as in Kafka (`UnifiedLog.rebuildProducerState`), or be back. A clean stop has none if
+    nothing is left of a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
     for key in list(before):
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
             start = before[f"log start of {place}"]["offset"]
             largest = f"largest timestamp of {place}"
             if 0 <= before[largest]["offset"] < start and after[largest]["offset"] < 0:
-                before[largest] = after[largest]  # of a deleted record, which another leader needn't have
+                before[largest] = after[
+                    largest
+                ]  # it was a deleted record's, which another leader needn't have
             opened = [_open_below(some[key]["active"], start) for some in (before, after)]
             if opened[0] != opened[1] and how is not How.STOPPED:
-                # As Kafka's: its last stable offset goes back to the log start when such a producer comes back.
+                # As in Kafka, the last stable offset goes back to the log start if such a producer comes back.
                 for said in (
                     f"last stable offset of {place}",
                     *(f"records of {place}, isolation {n}" for n in "01"),
                 ):
                     before[said] = after[said]
             if start == before[f"high watermark of {place}"]["offset"] > 0:
-                before[key] = after[key]  # after a kill they may be back: they are in the segment still
+                before[key] = after[key]  # after a kill they may be back, because the segment still has them
             elif start > 0 and how is not How.STOPPED:
                 known = [{each["producer_id"] for each in some[key]["active"]} for some in (before, after)]
                 for some in (before, after):
@@ -129,13 +131,13 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
 
 
 def _open_below(active: Any, start: int) -> set[int]:
-    """The producers with an open transaction of which records are deleted."""
+    """Return the producers with an open transaction with deleted records."""
     return {each["producer_id"] for each in active if 0 <= each["current_txn_start_offset"] < start}
 
 
 def _without_aborts_of_deleted_records(records: Any) -> Any:
-    """Aborted transactions that began below the log start, and of which the marker alone is left: whether a reader is
-    told of them hangs on whether their producer was forgotten before the marker came."""
+    """Leave out aborted transactions that began below the log start and of which only the marker is left. Whether
+    readers are told of them depends on whether the producer was forgotten before the marker came."""
     producers = [batch.split(" of ")[1].partition("/")[0] for batch in records["batches"]]
     aborted = [
         each

@@ -1,4 +1,4 @@
-"""What the controller decides: topics, settings, quotas, credentials; and log directories."""
+"""Requests that the controller decides: topics, settings, quotas, credentials; and log directories."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class MetadataWishes(Wishes):
 
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
         is_by_id = self.luck.random() < 0.3
-        # a share group's states go with it, and what members are assigned
+        # a share group's states go with it, and its members' assignments change
         words = (name, "group", "transaction")
         return wish("delete", by_id if is_by_id else lambda: self.nodes.ask(request, 5), *words)
 
@@ -150,7 +150,7 @@ class MetadataWishes(Wishes):
         return wish("alter", lambda: self._of_resource(request, 1, kind, name), name, *of_brokers)
 
     async def _of_resource(self, request: object, version: int, kind: int, name: str) -> None:
-        """A broker's settings it has to be told itself."""
+        """Alter a resource's settings. A broker's settings have to go to that broker."""
         await self.nodes.ask(request, version, int(name) if kind == BROKER and name else None)
 
     def _replace_configs(self) -> Wish:

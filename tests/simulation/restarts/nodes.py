@@ -1,4 +1,4 @@
-"""The nodes that are asked, wherever they run: who leads and who coordinates is asked of them, too."""
+"""The nodes that are asked, wherever they run, also about leaders and coordinators."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ NOT_YET = frozenset(
         Error.BROKER_NOT_AVAILABLE,
     }
 )
-"""What passes: come again."""
+"""Passing errors: ask again."""
 
 
 class Unanswered(Exception):
-    """The node went meanwhile: what was asked of it may be done, or not."""
+    """The node went away meanwhile. The request may have been carried out or not."""
 
 
 class Nodes(ABC):
-    """`log_dirs` of each node."""
+    """`log_dirs`: those of each node."""
 
     def __init__(self, broker_ids: list[int], luck: random.Random, log_dirs: Mapping[int, list[str]]) -> None:
         self.broker_ids = broker_ids
         self.luck = luck
         self.log_dirs = log_dirs
         self.known: dict[str, int] = {}
-        """Topics that there are by what was asked last, with their partitions."""
+        """The topics of the last answer, with their numbers of partitions."""
 
     @abstractmethod
     async def ask(self, request: Any, version: int, node_id: int | None = None) -> Any:
-        """Of any node where none is named. Raises Unanswered."""
+        """Ask a node, or any if none is named. Raises Unanswered."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...
@@ -64,13 +64,13 @@ class Nodes(ABC):
         return self.luck.choice(self.broker_ids)
 
     async def topics(self) -> dict[str, Any]:
-        """As Metadata says, by name."""
+        """Return the topics from Metadata, by name."""
         answer = await self.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
         self.known = {topic.name: len(topic.partitions) for topic in answer.topics}
         return {topic.name: topic for topic in answer.topics}
 
     async def leader_of(self, topic: str, index: int) -> int:
-        """Anyone, where there is none."""
+        """Return the leader, or anyone if there is none."""
         if len(self.broker_ids) == 1:
             return self.broker_ids[0]
         known = (await self.topics()).get(topic)
@@ -80,7 +80,7 @@ class Nodes(ABC):
         return self.anyone
 
     async def coordinator_of(self, key: str, kind: int) -> int:
-        """The same; the topic of its kind comes to be where it isn't there."""
+        """Return the coordinator, or anyone. The topic for this kind is created if it doesn't exist."""
         answer = await self.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind), 6)
         node_id = int(answer.coordinators[0].node_id)
         return node_id if node_id >= 0 else self.anyone

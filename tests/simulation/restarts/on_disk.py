@@ -1,4 +1,4 @@
-"""Histories of brokers that are processes of their own, on a real disk."""
+"""Histories of brokers in processes of their own, on a real disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_BEFORE_DEATH_S = 0.03
 
 
 class OnDisk(Restartable):
-    """`running` are the brokers, by id; `addresses` say where each is by now."""
+    """`running` are the brokers by id, `addresses` their present addresses."""
 
     def __init__(
         self, luck: random.Random, running: Mapping[int, barnabas.Broker], log_dirs: Mapping[int, list[str]]
@@ -37,7 +37,7 @@ class OnDisk(Restartable):
         self._clients.clear()
 
     async def ask(self, request: Any, version: int, node_id: int | None = None) -> Any:
-        """In a thread, so that a broker can be killed meanwhile."""
+        """Ask in a thread, so that a broker can be killed meanwhile."""
         broker_id = self.anyone if node_id is None else node_id
         return await asyncio.to_thread(self._ask, request, version, broker_id)
 
@@ -85,7 +85,7 @@ class OneNode(OnDisk):
 
 
 class Three(OnDisk):
-    """All of them go, or one after the other."""
+    """All of them end, or one after the other."""
 
     def __init__(self, luck: random.Random, cluster: barnabas.Cluster, data: Path) -> None:
         brokers = {int(broker.node_id): broker for broker in cluster.brokers}

@@ -1,4 +1,4 @@
-"""All that can be asked of a cluster, as plain data: what two pictures of it have in common is what a restart keeps."""
+"""Everything that can be asked of a cluster, as plain data. A restart must not change it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.simulation.restarts.pictured_groups import Groups
 from tests.simulation.restarts.plain import plain
 
 Picture = dict[str, Any]
-"""By what it is of: names of topics, groups and so on stand in it as words."""
+"""Keys are texts with names of topics, groups and so on as words."""
 
 LATEST, EARLIEST, LARGEST_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 TOPIC, BROKER, CLIENT_METRICS, GROUP_CONFIG = 2, 4, 16, 32
@@ -49,12 +49,12 @@ OF_BROKERS = [
     "log.cleaner.threads",
     "node.id",
 ]
-"""Of the hundreds of settings that each has, those that are altered, and some."""
+"""Of the hundreds of settings of each resource, those that are altered, and some more."""
 
 
 async def take(nodes: Nodes) -> Picture:
-    """Once nothing in it passes by itself; of several nodes, which learn of a change one after the other, once two say
-    the same. Raises AssertionError where something never settles."""
+    """Take a picture once nothing in it is passing. Several nodes learn of a change one after the other, so two
+    pictures must agree. Raises AssertionError if something never settles."""
     waits: list[str] = []
     last: Picture | None = None
     for _ in range(TRIES):
@@ -88,7 +88,7 @@ def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:
 
 
 def _passing(picture: Picture) -> list[str]:
-    """What isn't at rest yet: errors that pass, moves that are under way, replicas that aren't in sync."""
+    """Return what isn't at rest yet: passing errors, moves in progress, replicas that aren't in sync."""
 
     def errors(value: Any) -> Iterable[int]:
         if isinstance(value, dict):
@@ -245,7 +245,7 @@ async def _producers(nodes: Nodes, leader: int, places: list[tuple[str, int]], f
 async def _records(
     nodes: Nodes, leader: int, place: tuple[str, int], of: tuple[int, int], found: Picture
 ) -> None:
-    """`of`: from which offset on, and the level of isolation."""
+    """`of`: the first offset, and the isolation level."""
     start, isolation = of
     asked = FetchPartition(partition=place[1], fetch_offset=start, partition_max_bytes=MUCH)
     request = FetchRequest(

@@ -1,4 +1,4 @@
-"""Groups of every kind, as a picture has them."""
+"""Groups of every kind for a picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.simulation.restarts.plain import plain
 
 
 class Groups:
-    """`found` is what they are added to; `partitions` of each topic."""
+    """`found` receives them; `partitions` has each topic's number."""
 
     def __init__(self, nodes: Nodes, partitions: dict[str, int], found: dict[str, Any]) -> None:
         self._nodes = nodes
@@ -64,7 +64,7 @@ class Groups:
             for topic in answered.topics:
                 for each in topic.partitions:
                     key = f"{what} of group {group_id} in {topic.name} {each.partition_index}"
-                    # of a group, not of a log: it is part of what was committed
+                    # it is the group's, not the log's: it was committed with the offset
                     self._found[key] = plain(each) | {"epoch": each.committed_leader_epoch}
 
     async def _share_offsets(self, node_id: int, group_id: str) -> None:
@@ -80,7 +80,7 @@ class Groups:
 
 
 def _sorted(described: Any) -> Any:
-    """Of what is assigned the order says nothing."""
+    """Sort assignments: their order means nothing."""
     if isinstance(described, dict):
         return {name: _sorted(value) for name, value in described.items()}
     if isinstance(described, list):

@@ -1,4 +1,4 @@
-"""Answers as plain data, without what is meant to be another after a restart."""
+"""Answers as plain data, without what may differ after a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEANT_TO_DIFFER: Mapping[str, str] = {
     "topic_authorized_operations": "isn't asked for",
     "cluster_authorized_operations": "isn't asked for",
 }
-"""Fields, by name, each with the reason."""
+"""Fields by name, each with the reason."""
 
 OF_TOPOLOGIES = {
     "partitions": "of a streams group's own topics: worked out at the next heartbeat, as in Kafka"
@@ -30,13 +30,13 @@ OF_TOPOLOGIES = {
 """The same in the description of a topology (Kafka: `StreamsGroup.configuredTopology`, which no record has)."""
 
 UNORDERED = frozenset({"isr_nodes", "replica_nodes"})
-"""Lists whose order says nothing after an election."""
+"""Lists whose order means nothing after an election."""
 
 LONGEST = 40
 
 
 def plain(value: Any) -> Any:
-    """Of structs dictionaries, of bytes their digits, or a digest where they are many."""
+    """Turn structs into dictionaries, and bytes into hexadecimal digits, or a digest if they are many."""
     if isinstance(value, Struct):
         return {
             field.name: plain_field(field.name, getattr(value, field.name))

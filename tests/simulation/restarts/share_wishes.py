@@ -1,4 +1,4 @@
-"""Share groups: members, what they acknowledge, and their offsets by request."""
+"""Share groups: members, their acknowledgements, and changes of offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ShareWishes(Wishes):
         self._epoch = max(answer.member_epoch, 0) if answer.error_code == Error.NONE else 0
 
     def _fetch_and_acknowledge(self) -> Wish:
-        """In a session of one request and one acknowledgement, which ends it."""
+        """Fetch in a session of one request, and one acknowledgement that ends it."""
         name, index = self.place
         kind = self.luck.choice((ACCEPT, ACCEPT, RELEASE, REJECT))
 

@@ -1,4 +1,4 @@
-"""Histories on a virtual clock, disk and network: of one node, and of three brokers and their controller."""
+"""Histories on a virtual clock, disk and network, of one node, and of three brokers and their controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PORT = 9092
 NODE_ID = 1
 LONG_MS = 1_800_000
 WISHES = (3, 25)
-"""Before each restart: from so many to so many."""
+"""How many requests come before each restart: from and to."""
 
 SETTINGS = (
     "auto.create.topics.enable=false",
@@ -32,7 +32,7 @@ SETTINGS = (
         for which in ("max.", "")
     ),
 )
-"""Nothing that anybody sees changes by itself, as time goes on."""
+"""Nothing visible changes by itself as time goes on."""
 
 
 def of_one_node(luck: random.Random) -> list[str]:
@@ -49,8 +49,8 @@ def of_one_node(luck: random.Random) -> list[str]:
 
 def of_three(luck: random.Random) -> list[str]:
     return [
-        # Else one replica that is left of several that a partition had may be no eligible leader, as in Kafka: the
-        # least number in sync is bounded by the replicas of a topic's first partition, not by its own.
+        # Otherwise the one replica that is left of several may be no eligible leader, as in Kafka: the replicas of a
+        # topic's first partition bound min.insync.replicas, not the partition's own.
         "min.insync.replicas=1",
         "share.coordinator.state.topic.num.partitions=3",
         f"share.coordinator.state.topic.replication.factor={len(BROKERS)}",
@@ -59,7 +59,7 @@ def of_three(luck: random.Random) -> list[str]:
 
 
 class Simulated(Restartable):
-    """`machines` are the brokers', by their ids."""
+    """`machines` are the brokers' machines, by broker id."""
 
     def __init__(self, world: World, luck: random.Random, machines: dict[int, Machine]) -> None:
         super().__init__([*machines], luck, {each: machine.folders for each, machine in machines.items()})
@@ -93,7 +93,7 @@ class Simulated(Restartable):
         raise NotImplementedError
 
     async def _ask_to_death(self, asked: Callable[[], Awaitable[object]]) -> None:
-        """Of any machine, before an operation on a file."""
+        """Ask, and let any machine die before an operation on a file."""
         machine = self.luck.choice([*self.machines.values()])
         machine.files.die_at = machine.files.operations + self.luck.randint(1, 25)
         asking = asyncio.ensure_future(asked())
@@ -127,16 +127,16 @@ class Three(Simulated):
         super().__init__(world, luck, dict(enumerate(self.of_cluster.brokers.values(), FIRST_BROKER_ID)))
 
     async def start(self) -> None:
-        """All that aren't up, at the same time."""
+        """Start all machines that aren't up, at the same time."""
         machines = [each for each in self.of_cluster.all.values() if not each.is_up]
         await asyncio.gather(*(machine.start() for machine in machines))
 
     async def end_and_start(self, how: How) -> None:
-        """All of them, or one; whoever is dead already starts, too."""
+        """End all machines, or one. Dead ones start, too."""
         machines = [*self.of_cluster.all.values()]
         if self.luck.random() < 0.5:
             machines = [self.luck.choice(machines)]
-        for machine in reversed(machines):  # the controller last: brokers are let go by it
+        for machine in reversed(machines):  # the controller ends last: brokers need it to leave
             if machine.is_up and how is How.STOPPED:
                 await machine.stop()
             elif machine.is_up:
@@ -182,7 +182,7 @@ def play(seed: int, *, restarts: int = 4) -> History:
 
 
 def play_this(go: Callable[[History], Awaitable[None]], *settings: str, seed: int = 0) -> History:
-    """Of one node, with these settings in any case, whatever is asked of it."""
+    """Play this on one node, with these settings."""
     return run(partial(_play, seed=seed, go=go, is_cluster=False, settings=settings))
 
 

@@ -1,5 +1,5 @@
-"""What is visible before a restart is visible after it, by a few seeds; by as many as one likes with `make
-restarts`."""
+"""Everything visible before a restart is visible after it, for a few seeds; `make restarts` tries as many as you
+like."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.simulation.restarts.simulated import play, play_this
 
 SEEDS = range(1, int(os.environ.get("RESTARTED_SEEDS", "6")) + 1)
 NO_SNAPSHOT = "metadata.log.max.record.bytes.between.snapshots=20971520"
-"""All of the metadata's history is in its log."""
+"""The log has all of the metadata's history."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -40,7 +40,7 @@ def test_all_that_is_visible_before_a_restart_is_visible_after_it(seed: int) -> 
 
 
 async def _made_anew(history: History) -> None:
-    """A transaction commits an offset of a topic of whose name another one was deleted before."""
+    """A transaction commits an offset of a topic whose name an earlier, deleted topic had."""
     nodes = history.nodes
     await nodes.until_coordinated("g", GROUP)
     await nodes.until_coordinated("x", TRANSACTION)
@@ -71,7 +71,7 @@ async def _made_anew(history: History) -> None:
 
 @pytest.fixture
 def without_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets are written as Kafka 4.3 wrote those of a transaction, and older ones all."""
+    """Offsets are written in Kafka 4.3's form for those of a transaction, and older versions' form for all."""
 
     def without_id(*of: Any) -> NewOffset:
         return NewOffset(*of)._replace(topic_id=ZERO_UUID)

@@ -1,5 +1,5 @@
-"""One random request after the other, of every API that changes something. What is refused is no wish that was granted:
-names are few, so that most are met again, deleted and made anew."""
+"""Random requests, one after the other, to every API that changes something. Refused ones don't count. Names are few,
+so most of them are used again, deleted and created again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_PARTITIONS = 3
 
 
 class Wish(NamedTuple):
-    """`words` of a picture's keys that it may change."""
+    """`words`: keys of a picture with these words may change."""
 
     what: str
     words: frozenset[str]
@@ -22,7 +22,7 @@ class Wish(NamedTuple):
 
 
 class Wishes:
-    """Of one kind. `made` is each of its wishes, with how often it is drawn."""
+    """Wishes of one kind. `made` returns each of them with its weight."""
 
     def __init__(self, nodes: Nodes, luck: random.Random) -> None:
         self.nodes = nodes
@@ -33,13 +33,13 @@ class Wishes:
 
     @property
     def topic(self) -> str:
-        """Mostly one that there is."""
+        """A topic that mostly exists."""
         known = [name for name in TOPICS if name in self.nodes.known]
         return self.luck.choice(known if known and self.luck.random() < 0.9 else TOPICS)
 
     @property
     def missing_topic(self) -> str:
-        """Mostly one that there isn't."""
+        """A topic that mostly doesn't exist."""
         missing = [name for name in TOPICS if name not in self.nodes.known]
         return self.luck.choice(missing if missing and self.luck.random() < 0.9 else TOPICS)
 
