@@ -1,4 +1,4 @@
-"""What must be true of the replicas once all is mended."""
+"""What must be true of the replicas once all faults are mended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Copy(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """A log's folder may be made with its first record."""
+        """The log's bytes. Its folder may be created with its first record."""
         if self.machine.disk.find(self.partition.log.directory) is None:
             return b""
         return node_states.log_bytes(self.machine, self.partition.log.directory)
@@ -44,12 +44,13 @@ class Copies(NamedTuple):
 
 
 async def until_full(simulation: ClusterSimulation) -> None:
-    """Complains where it takes too long."""
+    """Wait until all replicas are in sync. Complain if it takes too long."""
     await _until(simulation, simulation.nodes.is_full, lambda: _not_full(simulation))
 
 
 async def until_equal(simulation: ClusterSimulation) -> None:
-    """The followers have all, and know that it is committed; and all know what the controller does."""
+    """Wait until the followers have everything and know that it is committed, and all know what the controller
+    knows."""
     await _until(simulation, lambda: not _behind(simulation), lambda: f"behind: {_behind(simulation)}")
 
 
@@ -74,7 +75,7 @@ def _not_full(simulation: ClusterSimulation) -> str:
 
 
 def _of_partitions(simulation: ClusterSimulation) -> Iterator[Copies]:
-    """KeyError, ValueError where the nodes don't agree who leads."""
+    """Raises KeyError or ValueError if the nodes disagree about a leader."""
     nodes, image = simulation.nodes, simulation.nodes.image
     assert image is not None
     for name, topic in image.topics.items():
@@ -100,7 +101,7 @@ def _behind(simulation: ClusterSimulation) -> list[str]:
         )
         if known != end:
             found.append(f"{machine.name} knows the metadata up to {known} of {end}")
-    if found:  # who leads may be news to them
+    if found:  # they may not know the leader yet
         return found
     for leader, followers in _of_partitions(simulation):
         end = leader.partition.log.log_end_offset
@@ -114,7 +115,7 @@ def _behind(simulation: ClusterSimulation) -> list[str]:
 
 
 def _first_difference(copy: Copy, leader: Copy) -> str:
-    """Of their batches."""
+    """Return the first difference between their batches."""
     both = [
         [
             f"{header.base_offset} to {header.last_offset} of epoch {header.partition_leader_epoch}, CRC {header.crc:x}"
@@ -128,7 +129,7 @@ def _first_difference(copy: Copy, leader: Copy) -> str:
 
 
 def _are_equal(copy: Copy, leader: Copy) -> bool:
-    """Of what both have: what was deleted goes from each at its time."""
+    """Compare what both have: each deletes at its own time."""
     logs = copy.partition.log, leader.partition.log
     if logs[0].topic in node_states.DELETED_FROM:
         begin = max(log.log_start_offset for log in logs)
@@ -138,7 +139,8 @@ def _are_equal(copy: Copy, leader: Copy) -> bool:
 
 
 def check_replicas(simulation: ClusterSimulation) -> None:
-    """Every copy is its leader's, byte for byte, and follows to the same state; epochs and coordinators are sane."""
+    """Check that every copy equals its leader's, byte for byte, and follows to the same state; and that epochs and
+    coordinators make sense."""
     complain, image = simulation.work.complain, simulation.nodes.image
     assert image is not None
     states = {name: node_states.of_logs(machine) for name, machine in simulation.nodes.brokers.items()}
@@ -146,7 +148,7 @@ def check_replicas(simulation: ClusterSimulation) -> None:
     def difference(copy: Copy, leader: Copy) -> str:
         known = [states[each.machine.name].get(each.partition.log.directory) for each in (copy, leader)]
         if leader.partition.log.topic in node_states.DELETED_FROM and None not in known:
-            # each writes down by itself where it begins, and one that dies before is behind
+            # each records by itself where its log begins, and one that dies before is behind
             known = [*node_states.of_what_both_have(*known)]  # type: ignore[arg-type]
         return "" if known[0] == known[1] else f"{copy.name} knows {known[0]}, and {leader.name} {known[1]}"
 

@@ -1,4 +1,4 @@
-"""A client of several brokers: it asks who leads and coordinates, and remembers it until that proves wrong."""
+"""A client of several brokers. It asks who leads and coordinates, and remembers the answer until that proves wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_YET = MOVED | {
     Error.NOT_CONTROLLER,
     Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }
-"""Of several brokers: come again, too."""
+"""With several brokers, errors after which the client tries again, too."""
 INTERNAL = {GROUP: "__consumer_offsets", 1: "__transaction_state"}
 
 
@@ -43,7 +43,7 @@ class ClusterClient(WireClient):
         for client in self._clients.values():
             client.patience_s = patience_s
         self._tries = luck.choice((1, 4, 20))
-        """Where others give up after so many tries, it tries so many times as often."""
+        """A factor for the number of tries before giving up."""
         self.reads_anywhere = luck.random() < 0.3
         self._found: dict[Route, str] = {}
 
@@ -75,16 +75,16 @@ class ClusterClient(WireClient):
         return self._nodes.term(broker, INTERNAL[route.key_type], host.partition_of(route.key))
 
     async def leader_of(self, place: Place) -> str:
-        """The name of its broker, as far as is known. Raises NoAnswer where nobody knows."""
+        """Return the name of the leading broker, as far as known. Raises NoAnswer if nobody knows."""
         route = OfLeader(*place)
         return self._found.get(route) or await self._find(route)
 
     def forget(self) -> None:
-        """What is known of leaders and coordinators proved wrong."""
+        """Forget leaders and coordinators: something proved wrong."""
         self._found.clear()
 
     async def _find(self, route: Route) -> str:
-        """Raises NoAnswer where nobody knows."""
+        """Find a broker for the route. Raises NoAnswer if nobody knows one."""
         asked = self.luck.choice(BROKERS)
         if route is None:
             return asked
@@ -106,7 +106,7 @@ class ClusterClient(WireClient):
         return machine.name
 
     def at(self, broker: str) -> WireClient:
-        """Who asks that one, whatever it leads."""
+        """Return a client for this broker, whatever it leads."""
         return self._clients[broker]
 
     def close(self) -> None:
@@ -119,5 +119,5 @@ class ClusterClient(WireClient):
     async def insist(
         self, ask: Callable[[], Awaitable[Error]], tries: int = 200, also: frozenset[Error] = frozenset()
     ) -> Error | None:
-        """Longer than a controller's disk may fail: nobody comes to lead meanwhile."""
+        """Insist longer than a controller's disk may fail, because no leader is elected meanwhile."""
         return await super().insist(ask, 3 * tries * self._tries, also | NOT_YET)

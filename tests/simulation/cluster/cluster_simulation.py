@@ -1,5 +1,5 @@
-"""Three brokers and their controller with clients at work, while nodes die, hang and lose sight of each other; and what
-must be true whatever happened."""
+"""Three brokers and their controller with clients at work, while nodes die, hang and lose contact; and what must always
+be true."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tests.simulation.work import PLACES, Place, Work
 
 SLOW_BYTES_PER_S = 2_000
 METADATA_CLEANING_MS = 2_000
-"""Not each minute: no run is long."""
+"""Not the usual minute: no run is long."""
 
 
 def simulate(seed: int, *, shares: bool = False, secured: bool = False) -> Result:
-    """`shares`: with share groups. `secured`: nodes sign in at each other."""
+    """Play a seed. `shares`: with share groups. `secured`: nodes sign in to each other."""
     return run(lambda loop: ClusterSimulation(loop, seed, shares=shares, secured=secured).run())
 
 
@@ -64,7 +64,7 @@ class ClusterSimulation(Course):
         if luck.random() < 0.5:
             settings.append(f"log.roll.ms={luck.choice((300, 1000, 4000))}")
             settings.append(f"log.index.interval.bytes={luck.choice((0, 300))}")
-        of_shares: list[str] = []  # a group's settings the controller checks, by its own
+        of_shares: list[str] = []  # the controller checks a group's settings against its own
         if shares:
             of_shares = [
                 *share_settings(self.world.luck("share settings"), partitions=3),
@@ -73,7 +73,7 @@ class ClusterSimulation(Course):
             ]
         of_log_dirs = self.world.luck("log dirs")
         log_dirs = of_log_dirs.choice((1, 2))
-        if of_log_dirs.random() < 0.7:  # so that much comes in between
+        if of_log_dirs.random() < 0.7:  # slow moves, so that much happens in between
             settings.append(f"replica.alter.log.dirs.io.max.bytes.per.second={SLOW_BYTES_PER_S}")
         self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs, of_all=of_shares, secured=secured)
         if shares:
@@ -121,7 +121,7 @@ class ClusterSimulation(Course):
         for machine in self.nodes.all.values():
             assert machine.serves, f"{machine.name} doesn't serve"
         await cluster_checks.until_full(self)
-        # all that is left open runs into its timeout
+        # everything left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
         if self.shares is not None:
             await self.shares.settle()
@@ -140,7 +140,7 @@ class ClusterSimulation(Course):
             self.work.anomalies += [f"{machine.name} failed: {error!r}" for error in machine.failures]
 
     async def _check_rebuilt(self, committed: dict[Place, dict[int, bytes]]) -> None:
-        """Brokers that have nothing but their logs know and say the same."""
+        """Check that brokers with nothing but their logs know and say the same."""
         for machine in self.nodes.brokers.values():
             machine.die(power_lost=False)
             checks.forget_what_is_rebuilt(machine)

@@ -1,4 +1,4 @@
-"""What befalls the nodes and the ways between them, one after the other and at the same time."""
+"""Faults of nodes and links, one after the other and at the same time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HEALED_WITHIN_S = 60.0
 
 
 class Deaths(Enum):
-    """How a broker's machine dies, and so how many may at a time."""
+    """How a broker's machine dies, and so how many may die at a time."""
 
     KILLED = "killed"
-    """Nothing that was written is lost: as many as one likes."""
+    """Nothing that was written is lost, so any number may die."""
     POWER_LOST_SYNCED = "power lost, each record synced"
-    """With `flush.messages=1` nothing that a replica has said to have is lost: as many as one likes."""
+    """With `flush.messages=1` nothing that a replica has reported is lost, so any number may die."""
     POWER_LOST = "power lost, one after the other"
-    """What isn't synced may go with one machine, while the others have it; all are in sync before the next one dies.
-    (Kafka can't tell a killed broker from one whose power was lost, so none is killed meanwhile either.)"""
+    """Unsynced data may be lost with one machine while the others have it. All replicas are in sync before the next one
+    dies. (Kafka can't tell a killed broker from one that lost its power, so none is killed meanwhile either.)"""
 
 
 class Faults:
@@ -41,7 +41,7 @@ class Faults:
         counts: Counter[str],
         die: Callable[[Machine, bool], None],
     ) -> None:
-        """`die(machine, whether its power is lost)`."""
+        """`die(machine, True if its power is lost)`."""
         self._nodes = nodes
         self._luck = luck
         self._deaths = deaths
@@ -62,11 +62,11 @@ class Faults:
         ]
 
     async def run(self) -> None:
-        """Until it is over."""
+        """Run until the end."""
         await asyncio.gather(*(self._one_after_the_other() for _ in range(self._luck.randint(1, 3))))
 
     def end(self) -> None:
-        """What is under way is the last; `run` returns once it is mended."""
+        """Let present faults be the last. `run` returns once they are mended."""
         self._is_over = True
 
     async def _one_after_the_other(self) -> None:
@@ -87,7 +87,8 @@ class Faults:
         await self._befall(self._any(), self._fail_and_begin)
 
     async def _befall(self, machine: Machine, what: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
-        """What ends the machine's run, while nothing else does, nor another one's where that would be too much."""
+        """Run something that ends the machine's run. Nothing else ends it meanwhile, nor another machine's run if that
+        would be too much."""
         async with self._dying[machine.name]:
             if machine is self._nodes.controller or self._deaths is not Deaths.POWER_LOST:
                 await what(machine)
@@ -97,7 +98,7 @@ class Faults:
                     await what(machine)
 
     async def _until_full(self) -> bool:
-        """Whether all replicas are in sync, or come to be in good time."""
+        """Return True if all replicas are in sync, or get in sync in time."""
         deadline_s = self._nodes.world.loop.time() + HEALED_WITHIN_S
         while not self._nodes.is_full():
             if self._is_over or self._nodes.world.loop.time() > deadline_s:
@@ -114,7 +115,7 @@ class Faults:
         await self._begin(machine)
 
     async def _fail_and_begin(self, machine: Machine) -> None:
-        """It stops by itself, or goes on with what it has left until somebody looks after it."""
+        """Let its disk fail: it stops by itself, or goes on with what is left until somebody looks after it."""
         if not machine.serves:
             return
         luck, loop = self._luck, self._nodes.world.loop
@@ -125,7 +126,7 @@ class Faults:
         while not machine.has_failed and loop.time() < until_s:
             await asyncio.sleep(0.05)
         self._counts["nodes that stopped for their disk"] += machine.has_failed
-        if luck.random() < 0.5:  # what was refused once may be right again at the stop
+        if luck.random() < 0.5:  # what was refused once may succeed at the stop
             machine.files.set_fault_hook(None)
         await self._stop(machine)
         await self._begin(machine)
@@ -144,7 +145,7 @@ class Faults:
         return not self._is_over and self._deaths is not Deaths.POWER_LOST
 
     async def _stop(self, machine: Machine) -> None:
-        """A clean stop, that somebody may lose patience with."""
+        """Stop it cleanly, perhaps impatiently."""
         self._counts["nodes stopped"] += 1
         stopping = asyncio.ensure_future(machine.stop())
         await asyncio.wait([stopping], timeout=self._luck.choice((1.0, 20.0)))
@@ -154,7 +155,7 @@ class Faults:
         await asyncio.gather(stopping, return_exceptions=True)
 
     async def _die_somewhere(self, machine: Machine) -> None:
-        """Between two turns of the loop, or amid one, before an operation on a file."""
+        """Kill it between two turns of the loop, or during one, before an operation on a file."""
         loop = self._nodes.world.loop
         if self._luck.random() < 0.6 and machine.is_up:
             if self._luck.random() < 0.5:
@@ -183,10 +184,10 @@ class Faults:
         scheduler.resume()
         machine.note("goes on")
 
-    # --- ways -----------------------------------------------------------------------------------------------
+    # --- links ----------------------------------------------------------------------------------------------
 
     def _some_links(self) -> Sequence[Link]:
-        """From a node to some of the others, from these to it, or both."""
+        """Return links from a node to some of the others, from these to it, or both."""
         luck = self._luck
         name = self._any().name
         others = [other for other in (CLIENTS, *self._nodes.all) if other != name]
@@ -214,7 +215,7 @@ class Faults:
         self._note("quick", links)
 
     async def _break_off(self) -> None:
-        """Some connections, again and again."""
+        """Break some connections, again and again."""
         for _ in range(self._luck.randint(1, 8)):
             link = self._luck.choice(self._some_links())
             self._note("breaks", [link])

@@ -1,4 +1,4 @@
-"""Replicas that go from one of their broker's log directories to another."""
+"""Moves replicas between their broker's log directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = 2
 MAY_BE = frozenset(
     {
         Error.NONE,
-        Error.UNKNOWN_TOPIC_OR_PARTITION,  # the broker knows of no such partition yet
+        Error.UNKNOWN_TOPIC_OR_PARTITION,  # the broker doesn't know the partition yet
         Error.REPLICA_NOT_AVAILABLE,  # it has no replica of it: reassignments move them
         Error.KAFKA_STORAGE_ERROR,  # the controller can't record that another move is given up
     }
@@ -36,7 +36,7 @@ class LogDirWork:
         self.nodes = nodes
 
     async def run(self) -> None:
-        """Nothing where the brokers have one directory each."""
+        """Do nothing if the brokers have one directory each."""
         luck = self.client.luck
         brokers = self.nodes.brokers
         if all(len(machine.folders) == 1 for machine in brokers.values()):
@@ -52,7 +52,7 @@ class LogDirWork:
             self.work.count("moves between directories", error is Error.NONE)
 
     async def _move(self, place: Place, broker: str, path: str) -> Error | None:
-        """None where nothing is answered."""
+        """Return the error, or None without an answer."""
         name, index = place
         topics = [AlterReplicaLogDirTopic(name=name, partitions=[index])]
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])

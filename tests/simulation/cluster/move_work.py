@@ -1,4 +1,4 @@
-"""Partitions that move: other replicas, fewer and more of them, in another order, and leaders by preference."""
+"""Moves partitions: to other replicas, fewer or more of them, or in another order; and elects preferred leaders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CANCELLED = frozenset(
     {
         Error.NONE,
         Error.NO_REASSIGNMENT_IN_PROGRESS,
-        Error.INVALID_REPLICA_ASSIGNMENT,  # none of the replicas from before is in sync
+        Error.INVALID_REPLICA_ASSIGNMENT,  # none of the previous replicas is in sync
     }
 )
 ELECTED = frozenset({Error.NONE, Error.ELECTION_NOT_NEEDED, Error.PREFERRED_LEADER_NOT_AVAILABLE})
@@ -39,7 +39,7 @@ class MoveWork:
         self.broker_ids = broker_ids
 
     async def run(self, moves: int) -> None:
-        """In the end each partition has all brokers for replicas again."""
+        """At the end, each partition has all brokers as replicas again."""
         luck = self.client.luck
         moved: set[Place] = set()
         for _ in range(moves):
@@ -65,7 +65,7 @@ class MoveWork:
             self.work.complain(f"{self.client.name} can't {what}: {error!r}")
 
     async def _reassign(self, place: Place, replicas: list[int] | None) -> Error | None:
-        """None cancels."""
+        """Reassign the partition. None cancels."""
         topic, index = place
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
         request = AlterPartitionReassignmentsRequest(

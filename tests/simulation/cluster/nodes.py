@@ -1,4 +1,4 @@
-"""The controller and its brokers, and what the controller knows of the partitions."""
+"""The controller and its brokers, and what the controller knows about the partitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMON = (
     "metadata.log.segment.ms=500",
 )
 OF_SHORT_METADATA = (
-    # so that who was away has to fetch a snapshot
+    # so that a node that was away has to fetch a snapshot
     "metadata.log.max.record.bytes.between.snapshots=2000",
     "metadata.max.retention.bytes=3000",
 )
@@ -42,7 +42,7 @@ OF_BROKERS = (
     f"transaction.state.log.min.isr={MIN_IN_SYNC}",
     "offsets.topic.num.partitions=3",
     "transaction.state.log.num.partitions=3",
-    # each broker compacts by itself, after which logs aren't equal any more
+    # each broker compacts on its own, and then logs aren't equal any more
     "log.cleaner.enable=false",
 )
 
@@ -62,9 +62,9 @@ SECURED = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:node;User:ANONYMOUS",
 )
-"""Nodes sign in at each other; clients come as they are."""
+"""Nodes sign in to each other; clients don't."""
 NODES_PORTS = 1_000
-"""So far from a broker's listener for clients is that for nodes."""
+"""The distance from a broker's port for clients to its port for nodes."""
 
 
 def listeners_of_secured(node_id: int) -> Sequence[str]:
@@ -76,7 +76,7 @@ def listeners_of_secured(node_id: int) -> Sequence[str]:
 
 
 class Term(NamedTuple):
-    """One broker's leadership of a partition, in one run, as it believes itself."""
+    """One broker's leadership of a partition in one run, as the broker sees it."""
 
     broker: str
     run: int
@@ -94,8 +94,8 @@ class Nodes:
         of_all: Sequence[str] = (),
         secured: bool = False,
     ) -> None:
-        """`settings` of brokers, `of_all` of these and the controller. `log_dirs` that each broker has. `secured`:
-        nodes sign in at each other."""
+        """`settings`: the brokers', `of_all`: those of brokers and controller. `log_dirs`: how many each broker has.
+        `secured`: nodes sign in to each other."""
         if secured:
             of_all = [*of_all, *SECURED]
         variables = {"CLUSTER_ID": CLUSTER_ID}
@@ -151,24 +151,24 @@ class Nodes:
         return self.brokers.get(f"broker-{node_id}")
 
     async def start(self, machine: Machine, *, die_at: int = -1) -> bool:
-        """As `Machine.start`; where it can't start, as a broker that finds no controller, it is off again."""
+        """Like `Machine.start`. If the node can't start, such as a broker that finds no controller, it is off again."""
         try:
             return await machine.start(die_at=die_at)
         except StartError as error:
             machine.note(f"can't start: {error}")
             return False
 
-    # --- what is so -----------------------------------------------------------------------------------------
+    # --- the present state ----------------------------------------------------------------------------------
 
     @property
     def image(self) -> ClusterImage | None:
-        """What is committed: while the controller is away that stays as it is."""
+        """The committed metadata. While the controller is away, it stays the same."""
         if self.controller.node is not None:
             self._image = self.controller.node.metadata.image
         return self._image
 
     def is_full(self) -> bool:
-        """Whether all replicas of all partitions are in sync, and each is led."""
+        """Return True if all replicas of all partitions are in sync, and each partition has a leader."""
         image = self.image
         return image is not None and all(
             partition.leader >= 0 and {*partition.isr} == {*partition.replicas}
@@ -182,7 +182,7 @@ class Nodes:
         return None if hosted is None else hosted.partitions.get(index)
 
     def term(self, broker: str, topic: str, index: int) -> Term | None:
-        """None where the broker doesn't lead the partition, or another one does by now."""
+        """Return None if the broker doesn't lead the partition, or another one leads it by now."""
         partition, image = self.partition(broker, topic, index), self.image
         if partition is None or image is None or not isinstance(partition.role, Leader):
             return None

@@ -1,4 +1,4 @@
-"""Who is to be asked: the leader of a partition, a coordinator, or anybody."""
+"""Whom to ask: the leader of a partition, a coordinator, or anybody."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ MOVED = frozenset(
         Error.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Another one is to be asked, or the same one again."""
+"""Errors after which another one, or the same one again, has to be asked."""
 
 
 def route_of(request: Any) -> Route:
-    """None: whoever is asked answers."""
+    """Return the request's route; None if anybody can answer."""
     if isinstance(request, ProduceRequest):
         [topic] = request.topic_data
         return OfLeader(topic.name, topic.partition_data[0].index)
@@ -75,7 +75,7 @@ def route_of(request: Any) -> Route:
 
 
 def errors_of(answer: Any) -> set[int]:
-    """All error codes in an answer, wherever they stand."""
+    """Return all error codes in an answer, wherever they are."""
     found: set[int] = set()
     if isinstance(answer, list):
         for each in answer:

@@ -1,4 +1,4 @@
-"""Some seeds of the simulation of a cluster, and as many as one likes with `make simulation ARGS=--cluster`."""
+"""Some seeds of the simulation of a cluster; `make simulation ARGS=--cluster` tries as many as you like."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.simulation.cluster.faults import Deaths
 from tests.simulation.course import Result
 from tests.simulation.elsewhere import digests_elsewhere
 
-# One worker of xdist gets all of these: what a seed comes to is looked at twice, and played once.
+# One xdist worker gets all of these: two tests look at a seed's result, which is played once.
 pytestmark = pytest.mark.xdist_group("cluster_simulation")
 
 IN_PASSING = 3
 SECURED = 2
 SEEDS = range(1, 5)
-"""Few, since each takes seconds, and such that between them whatever may befall a cluster does."""
+"""Only a few, because each takes seconds. Together they contain every fault of a cluster."""
 
 
 @cache
 def played(seed: int) -> Result:
-    """Once for all tests that look at it."""
+    """Play a seed once for all tests that look at it."""
     return simulate(seed)
 
 
@@ -42,7 +42,7 @@ def test_nothing_is_lost_where_nodes_sign_in_at_each_other_again_and_again(
         again.append(entrance.name)
         return await signed_in(entrance, versions)
 
-    monkeypatch.setattr(peer, "signed_in", counted)  # which only who signs in again calls there
+    monkeypatch.setattr(peer, "signed_in", counted)  # only nodes that sign in again call it there
     assert simulate(SECURED, secured=True).anomalies == []
     assert {*again} == {"NODES", "CONTROLLER"}
 
@@ -70,7 +70,7 @@ def test_all_that_may_befall_a_cluster_does() -> None:
 
 
 def test_a_seed_has_the_same_history_twice_whatever_the_hashes_of_strings_are() -> None:
-    """This process has a seed of its own for them, or the one that it was told."""
+    """This process has its own seed for them, or the one that it was given."""
     [elsewhere] = digests_elsewhere("tests.simulation.cluster.cluster_simulation", (IN_PASSING,))
     assert elsewhere == played(IN_PASSING).history.digest
     assert played(IN_PASSING).history.digest != played(1).history.digest

@@ -1,4 +1,5 @@
-"""Topics that come and go: what their replicas leave behind would be found by who comes next, or in the end."""
+"""Topics that come and go. The next topic of the name, or the final check, would find what their replicas leave
+behind."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ class TopicWork:
         self.work = work
         self.replication_factor = replication_factor
         self._may_vanish: set[str] = set()
-        """Topics that were asked to be deleted without an answer: a broker may hand that on to the controller at any
-        time, as Kafka's do, and what has the name by then goes."""
+        """Topics whose deletion got no answer. A broker may forward the request to the controller at any time, as
+        Kafka's do, and delete whatever has the name by then."""
 
     async def run(self, topics: int) -> None:
         luck = self.client.luck
         for number in range(topics):
             await asyncio.sleep(luck.expovariate(1))
-            # the same name again, now and then: of another topic
+            # now and then another topic with the same name
             name = f"passing-{luck.choice((0, number))}"
             await create_topic(self.client, name, luck.randint(1, 2), {}, self.replication_factor)
             self.work.count("topics created")
@@ -45,7 +46,7 @@ class TopicWork:
         topic = CreatePartitionsTopic(name=name, count=4, assignments=None)
         answer = await self.client.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 3)
         error = Error(answer.results[0].error_code)
-        # asked for a second time it has them, or was so before
+        # at a second try it has them already
         is_expected = error is Error.INVALID_PARTITIONS or (
             error is Error.UNKNOWN_TOPIC_OR_PARTITION and name in self._may_vanish
         )
@@ -59,5 +60,5 @@ class TopicWork:
             self._may_vanish.add(name)
             raise
         error = Error(answer.responses[0].error_code)
-        # who asks for a second time may hear that it is gone
+        # a second try may find that it is gone
         return Error.NONE if error is Error.UNKNOWN_TOPIC_OR_PARTITION else error

@@ -1,1 +1,1 @@
-"""Share consumers (KIP-932) at work beside all else, and what their groups may do with records."""
+"""Share consumers (KIP-932) at work beside everything else, and what their groups may do with records."""

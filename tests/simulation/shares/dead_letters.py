@@ -1,12 +1,12 @@
-"""What has to be in the dead letter queue of a share group, and what must not be, by what its members know
+"""What must be in a share group's dead letter queue, and what must not be, by what its members know
 (`deliveries.py`).
 
-1. What lies there was rejected, as far as anybody may know, or delivered as often as the group's limit says.
-2. What was surely accepted, or surely isn't there, does not.
-3. Once all has settled, what was surely rejected lies there, and so does what was delivered as often as may be and
-   never acknowledged. Of what was deleted from the log nothing is demanded, nor where a queue was given up: it was out
+1. What is there was rejected, as far as anybody knows, or was delivered as often as the group's limit says.
+2. What was surely accepted, or surely never existed, isn't there.
+3. Once all has settled, what was surely rejected is there, and so is what reached the delivery limit and was
+   never acknowledged. That isn't demanded of what was deleted, nor where a queue was given up because it was out
    of reach for longer than it is asked again.
-4. The original's value is copied, where the group wants that and it isn't deleted.
+4. The original's value is copied, if the group wants that and the original isn't deleted.
 
 A dead letter may be there twice: an answer got lost, or the broker died before it could write that down.
 """
@@ -31,12 +31,12 @@ PARTITIONS = 2
 REJECT = AcknowledgeType.REJECT
 
 Letters = dict[tuple[Place, int], list[bytes | None]]
-"""By place and offset of the original, the values in the queue."""
+"""The values in the queue, by place and offset of the original."""
 
 
 @dataclass(eq=False, slots=True)
 class Queue:
-    """Of the group with these deliveries. `copies`: whether originals are copied."""
+    """The queue of the group with these deliveries. `copies`: True if originals are copied."""
 
     name: str
     deliveries: Deliveries
@@ -44,7 +44,7 @@ class Queue:
     letters: Letters = field(default_factory=dict)
 
     async def read(self, client: WireClient) -> None:
-        """All that is there now."""
+        """Read everything that is there now."""
         self.letters = {}
         for index in range(PARTITIONS):
             for record in await _records(client, self.name, index):
@@ -56,7 +56,7 @@ class Queue:
                 found.append(None if record.value is None else bytes(record.value))
 
     def missing(self, begins: Mapping[Place, int], given_up: set[tuple[str, Place]]) -> Iterator[str]:
-        """What has to be there and isn't. `begins`: what lies before was deleted."""
+        """Yield what must be there and isn't. `begins`: records before these offsets were deleted."""
         for place, offset, of_record in self._records():
             if (
                 (self.deliveries.name, place) in given_up
@@ -74,7 +74,7 @@ class Queue:
     def complaints(
         self, everything: Mapping[Place, Mapping[int, bytes]], begins: Mapping[Place, int]
     ) -> Iterator[str]:
-        """Of what is there."""
+        """Yield complaints about what is there."""
         for (place, offset), values in sorted(self.letters.items(), key=str):
             of_record = self.deliveries.records.get(place, {}).get(offset) or OfRecord()
             if offset < begins[place]:
@@ -90,7 +90,7 @@ class Queue:
             elif offset in everything[place]:
                 expected = everything[place][offset]
             else:
-                continue  # a marker is copied as well, as in Kafka, and what isn't there has nothing to copy
+                continue  # a marker is copied, too, as in Kafka, and a missing record has nothing to copy
             if any(value != expected for value in values):
                 yield f"{place} at {offset} is in {self.name} as {values!r}, and is {expected!r}"
 
@@ -100,7 +100,7 @@ class Queue:
                 yield place, offset, of_record
 
     def _is_exhausted(self, of_record: OfRecord) -> bool:
-        """It was delivered for the last time, and nothing may have been said of that which ends it otherwise."""
+        """Return True if it was delivered for the last time, and nothing may have ended it otherwise."""
         return any(each.count >= self.deliveries.limit for each in of_record.deliveries) and not any(
             each.may_be_final for each in of_record.acknowledgements
         )
@@ -139,7 +139,7 @@ async def _records(client: WireClient, topic: str, index: int) -> list[Record]:
 
 @contextlib.contextmanager
 def noted_where_given_up() -> Iterator[set[tuple[str, Place]]]:
-    """By group, the partitions of which some broker gives up a dead letter from here on."""
+    """Collect, by group, the partitions of which some broker gives up a dead letter."""
     given_up: set[tuple[str, Place]] = set()
     give_up = DeadLetterQueues._give_up
 

@@ -1,4 +1,4 @@
-"""Who deletes records now and then."""
+"""Deletes records now and then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Deleter:
         self.client = client
         self.places = places
         self.deleted: dict[Place, int] = {}
-        """What lies below may be gone."""
+        """Records below these offsets may be gone."""
 
     async def run(self, deletions: int) -> None:
         for _ in range(deletions):

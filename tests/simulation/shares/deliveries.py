@@ -1,34 +1,33 @@
-"""What share consumers were given and have acknowledged, and all that a share group may be held to by it.
+"""What share consumers were given and have acknowledged, and the rules for a share group that follow from it.
 
-Times are seconds of one clock. A request was served at some moment between the one at which it was sent and the one at
-which its answer came. A *term* is what a leader knows in memory of a share partition, from the reading of its durable
-state until it is dropped: with its broker, with its leadership, or with the group's last session there.
+Times are seconds of one clock. A request was served at some moment between its sending and the arrival of its answer.
+A *term* is what a leader knows about a share partition in memory, from reading the durable state until it drops it:
+with its broker, its leadership, or the group's last session there.
 
-Of every record (`complaints`):
+Rules for every record (`complaints`):
 
-1. Once its accept, reject or gap was answered with success, no fetch that is sent later is given it. In later terms
-   that is demanded where the member surely held it: else it may be that its lock had ended at the limit and nobody had
-   written that down yet; then the start is behind it, any acknowledgement is right, and the next leader delivers it
+1. Once its accept, reject or gap was answered with success, no later fetch returns it. In later terms this rule only
+   applies if the member surely held the record. Otherwise its lock may have expired at the limit without anybody
+   writing that down yet. Then the start is after it, any acknowledgement is right, and the next leader delivers it
    once more, as in Kafka.
-2. A delivery count is 1 at least, and the group's limit at most. In a term each delivery counts one more than the one
-   before; those that are missing are answers that nobody got. Over the end of a term a count may be less: what was
-   acquired and not written has left no trace (KIP-932, as in Kafka). It is never more than there were deliveries, and
-   not less than that of a record that surely was given back before: that is written.
-3. In a term a record is one member's at a time: until its lock's time is over, renewals counted, or the member has
+2. A delivery count is at least 1, and at most the group's limit. Within a term each delivery counts one more than the
+   one before; missing counts are answers that nobody got. After the end of a term a count may be lower: what was
+   acquired and not written leaves no trace (KIP-932, as in Kafka). It is never more than the deliveries so far, and
+   not less than that of a record that surely was given back before, because that was written.
+3. Within a term a record belongs to one member at a time: until its lock expires, renewals included, or the member has
    given it up, or its session ends.
-4. Who surely holds a record may acknowledge it: it isn't refused as one that somebody else has. What somebody else
-   surely holds it may not.
-5. When all is over, what was never accepted nor rejected was delivered as often as the group's limit says, answers that
-   nobody got counted. So each record was delivered once at least.
-   - With `latest` that is demanded from the first record on of which a change was written: before, the group may begin
-     anew (see GAPS.md).
-   - What was deleted from the log is nobody's any more; nor is 1 demanded of it. Where the broker dies soon after it
-     may be there again, as in Kafka, whose logs write down a minute later where they begin.
-6. What lies in a delivery and has no value is no record: a marker, or what was aborted, or was never there.
-7. Who reads committed records is given no aborted ones.
+4. A member that surely holds a record may acknowledge it: it isn't refused as somebody else's. What somebody else
+   surely holds, a member may not acknowledge.
+5. When all is over, what was never accepted nor rejected was delivered as often as the group's limit says, lost answers
+   included. So each record was delivered at least once.
+   - With `latest` this applies from the first record on with a written change: before that, the group may begin again
+     (see GAPS.md).
+   - Records that were deleted from the log belong to nobody any more, and rule 1 doesn't apply to them. If the broker
+     dies soon, they may be back, as in Kafka, whose logs record their start a minute later.
+6. What is in a delivery without a value isn't a record: a marker, an aborted record, or an offset that never existed.
+7. Readers of committed records get no aborted ones.
 
-Where the machine may lose what it has acknowledged, durable state among it, 2 (but for its limits of a term) and 3 are
-left, and of 1 nothing.
+If the machine may lose what it has acknowledged, durable state included, only rules 2 (within a term) and 3 apply.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from protocol.errors import Error
 from tests.simulation.work import Place
 
 FINAL = frozenset({AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
-"""What is said last of a record."""
+"""The final acknowledgements of a record."""
 MAY_BE_WRITTEN = frozenset({None, Error.NONE, Error.NOT_LEADER_OR_FOLLOWER})
-"""None: nobody knows what became of it. A leader whose write came through, and its answer didn't, writes again, and may
-find then that another one leads: what it tells its client is in the durable state all the same, as in Kafka."""
+"""None: nobody knows what became of it. A leader whose write succeeded without an answer writes again, and may then
+find that another one leads. What it tells its client is durable all the same, as in Kafka."""
 NOT_HELD = frozenset({Error.INVALID_RECORD_STATE, Error.INVALID_REQUEST})
-"""Of who acknowledges what isn't its own."""
+"""Errors for acknowledging what isn't one's own."""
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +60,7 @@ class Session:
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """Of one record. `is_old`: by a leader that was none any more, or may have been."""
+    """A delivery of one record. `is_old`: by a former leader, or perhaps a former one."""
 
     session: Session
     count: int
@@ -73,28 +72,28 @@ class Delivery:
     locked_until_s: float
     """At the earliest."""
     given_up_s: float = math.inf
-    """When it was first acknowledged, whatever came of that."""
+    """When it was first acknowledged, whatever became of that."""
 
     @property
     def held_until_s(self) -> float:
         return min(self.locked_until_s, self.given_up_s, self.session.over_s)
 
     def may_precede(self, other: Delivery) -> bool:
-        """Whether the record may have gone from this one to the other."""
+        """Return True if the record may have gone from this delivery to the other."""
         return self.asked_s <= other.answered_s and self.held_until_s <= other.answered_s
 
 
 @dataclass(eq=False, slots=True)
 class Acknowledgement:
-    """Of one record. `delivery`: the one that it is about, as far as its member knows. `error`: None where nobody knows
-    what became of it."""
+    """An acknowledgement of one record. `delivery`: the one that it is about, as far as its member knows. `error`: None
+    if nobody knows what became of it."""
 
     session: Session
     kind: int
     sent_s: float
     delivery: Delivery
     together: list[Acknowledgement] = field(repr=False)
-    """All of one partition and one request: one of them that is wrong fails them all."""
+    """All of one partition and one request. If one of them is wrong, all fail."""
     surely_held: bool = False
     answered_s: float = math.inf
     error: Error | None = None
@@ -102,7 +101,7 @@ class Acknowledgement:
 
     @property
     def is_final(self) -> bool:
-        """Whether the record is done with."""
+        """True if the record is done with."""
         return self.error is Error.NONE and self.kind in FINAL
 
     @property
@@ -112,7 +111,7 @@ class Acknowledgement:
 
 @dataclass(slots=True)
 class Lost:
-    """A fetch whose answer nobody got: it may have acquired anything of its partitions."""
+    """A fetch whose answer nobody got. It may have acquired anything in its partitions."""
 
     places: frozenset[Place]
     asked_s: float
@@ -125,7 +124,7 @@ class OfRecord:
 
 
 class Deliveries:
-    """Those of one group. `lock_s`, `limit`: of its settings."""
+    """The deliveries of one group. `lock_s`, `limit`: from its settings."""
 
     def __init__(self, name: str, *, lock_s: float, limit: int, is_latest: bool, may_lose: bool) -> None:
         self.name = name
@@ -136,12 +135,12 @@ class Deliveries:
         self.records: dict[Place, dict[int, OfRecord]] = {}
         self.lost: list[Lost] = []
         self.written_s: dict[tuple[Place, int], float] = {}
-        """Since when a record is there, where that is known."""
+        """Since when a record is there, if known."""
 
     def of(self, place: Place, offset: int) -> OfRecord:
         return self.records.setdefault(place, {}).setdefault(offset, OfRecord())
 
-    # --- what happens ---------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     def delivered(
         self,
@@ -156,7 +155,7 @@ class Deliveries:
         *,
         is_old: bool = False,
     ) -> Delivery:
-        """`term`: None where it isn't known."""
+        """`term`: None if it is unknown."""
         locked_until_s = asked_s + self.lock_s
         delivery = Delivery(session, count, asked_s, answered_s, term, is_old, value, locked_until_s)
         self.of(place, offset).deliveries.append(delivery)
@@ -170,7 +169,7 @@ class Deliveries:
         held: Mapping[int, Delivery],
         sent_s: float,
     ) -> list[Acknowledgement]:
-        """They are about to be sent together. By offset, `kinds` and what they are `held` by."""
+        """Note acknowledgements that are about to be sent together: by offset, `kinds` and the deliveries `held`."""
         together: list[Acknowledgement] = []
         for offset, kind in kinds.items():
             delivery = held[offset]
@@ -188,23 +187,23 @@ class Deliveries:
         told.error, told.answered_s, told.term = error, answered_s, term
         if told.kind == AcknowledgeType.RENEW and error is Error.NONE:
             delivery = told.delivery
-            # of what is done with a renewal is right as well, whoever asks for it
+            # renewing what is done with is right as well, whoever asks for it
             if is_held(told):
                 delivery.locked_until_s = max(delivery.locked_until_s, told.sent_s + self.lock_s)
 
     def lost_answer(self, places: frozenset[Place], asked_s: float) -> None:
         self.lost.append(Lost(places, asked_s))
 
-    # --- what is known of it --------------------------------------------------------------------------------
+    # --- what is known --------------------------------------------------------------------------------------
 
     def is_done(self, place: Place, offset: int) -> bool:
-        """Whether it is surely never delivered again."""
+        """Return True if it is surely never delivered again."""
         of_record = self.records.get(place, {}).get(offset)
         return of_record is not None and any(each.is_final for each in of_record.acknowledgements)
 
     def first_written(self, place: Place) -> int | None:
-        """The first offset of which a change was surely written, so that the group has a start from then on. (Of what
-        lies before the start any acknowledgement is right, and changes nothing.)"""
+        """Return the first offset with a change that was surely written, so that the group has a start from then on.
+        (Any acknowledgement before the start is right, and changes nothing.)"""
         return min(
             (
                 offset
@@ -216,7 +215,7 @@ class Deliveries:
         )
 
     def is_due(self, place: Place, offset: int) -> bool:
-        """Whether it has to be delivered, once more where it was before."""
+        """Return True if it must be delivered, or delivered again."""
         if self.is_latest:
             first = self.first_written(place)
             if first is None or offset < first:
@@ -231,7 +230,7 @@ class Deliveries:
         return known + self.lost_of(place, last_s) < self.limit
 
     def lost_of(self, place: Place, since_s: float = -1.0, until_s: float = math.inf) -> int:
-        """How many answers nobody got that may have acquired any of it."""
+        """Return how many lost answers may have acquired any of it."""
         return sum(place in lost.places and since_s < lost.asked_s <= until_s for lost in self.lost)
 
     # --- what is wrong --------------------------------------------------------------------------------------
@@ -242,8 +241,9 @@ class Deliveries:
         committed: Mapping[Place, Mapping[int, bytes]] | None,
         begins: Mapping[Place, int],
     ) -> Iterator[str]:
-        """Once all is over. `everything`: what the logs hold; `committed`: where the group reads only that. `begins`:
-        what lies before was deleted, though it may be there again if its broker died soon, as in Kafka."""
+        """Yield complaints once everything is over. `everything`: what the logs hold. `committed`: the committed
+        records, if the group only reads those. `begins`: earlier records were deleted, though they may be back if their
+        broker died soon, as in Kafka."""
         for place, records in self.records.items():
             for offset, of_record in sorted(records.items()):
                 for complaint in self._of_record(place, of_record, may_come_back=offset < begins[place]):
@@ -259,7 +259,7 @@ class Deliveries:
                     yield f"{self.name}, {place} at {offset}: is neither done with nor delivered {self.limit} times"
 
     def _of_record(self, place: Place, of_record: OfRecord, *, may_come_back: bool) -> Iterator[str]:
-        """`may_come_back`: it was deleted, after which any acknowledgement of it is right."""
+        """`may_come_back`: it was deleted; then any acknowledgement of it is right."""
         for delivery in of_record.deliveries:
             if not 1 <= delivery.count <= self.limit:
                 yield f"is delivered with count {delivery.count}, where {self.limit} is the limit"
@@ -278,7 +278,7 @@ class Deliveries:
         yield from _of_holders(of_record)
 
     def _in_term(self, place: Place, deliveries: list[Delivery]) -> Iterator[str]:
-        """Sorted by their counts."""
+        """The deliveries are sorted by their counts."""
         for first, second in pairwise(deliveries):
             lost = self.lost_of(place, until_s=second.answered_s)
             if second.count == first.count:
@@ -293,7 +293,7 @@ class Deliveries:
                 )
 
     def _counted_too_high(self, place: Place, of_record: OfRecord) -> Iterator[str]:
-        """Of all terms together."""
+        """Over all terms together."""
         for delivery in of_record.deliveries:
             so_far = sum(each.asked_s <= delivery.answered_s for each in of_record.deliveries)
             lost = self.lost_of(place, until_s=delivery.answered_s)
@@ -334,7 +334,7 @@ def _of_what_was_given_back(of_record: OfRecord) -> Iterator[str]:
 
 
 def is_held(told: Acknowledgement) -> bool:
-    """Whether its member surely held the record until it was answered, as far as nobody else is looked at."""
+    """Return True if its member surely held the record until the answer, apart from what others did."""
     delivery = told.delivery
     return (
         told.surely_held

@@ -1,4 +1,4 @@
-"""Share groups at the one broker that leads all."""
+"""Share groups with one broker that leads everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OneLeader(Leaders):
-    """`course` has the clients."""
+    """`course` makes the clients."""
 
     def __init__(self, course: Course, name: str) -> None:
         self._course = course
@@ -31,7 +31,7 @@ class OneLeader(Leaders):
         return self._course.client(f"{self._name}'s fetches {self._clients}")
 
     def forget(self) -> None:
-        """It stays."""
+        """Nothing: it never changes."""
 
 
 def on_one_node(course: Course, machine: Machine) -> ShareWork:

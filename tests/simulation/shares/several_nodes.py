@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SeveralLeaders(Leaders):
-    """`cluster` has the clients."""
+    """`cluster` makes the clients."""
 
     def __init__(self, cluster: ClusterSimulation, name: str) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A share consumer: it joins, fetches, and does with what it is given whatever one may do, or nothing."""
+"""A share consumer. It joins, fetches, and does anything allowed with what it is given, or nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAVES = -1
 PAUSES_S = (0.1, 0.2, 0.2, 0.6)
-"""Between two turns, on average: of the slow ones locks end now and then."""
+"""Average times between two turns. Locks of slow members expire now and then."""
 MOST_WAIT_MS = 400
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = (
@@ -32,30 +32,30 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (
 
 
 class Leaders(ABC):
-    """Who leads what, and the ways there, of one member."""
+    """Who leads what, and the clients for it, for one member."""
 
     @abstractmethod
     async def leader_of(self, place: Place) -> str:
-        """The name of its broker. Raises NoAnswer."""
+        """Return the name of the leading broker. Raises NoAnswer."""
 
     @abstractmethod
     def client_at(self, broker: str) -> WireClient:
-        """A client of its own, for a share session."""
+        """Return a client of its own, for a share session."""
 
     @abstractmethod
     def forget(self) -> None:
-        """What was known proved wrong."""
+        """Forget what proved wrong."""
 
 
 class ShareMember:
-    """One consumer at a time: when it has gone, another one begins in its place."""
+    """One consumer at a time. When it has gone, another one takes its place."""
 
     def __init__(self, client: WireClient, leaders: Leaders, group: Group, work: Work) -> None:
         self.client = client
         self.group = group
         self.work = work
         self.is_calm = False
-        """Nobody goes any more, and all is accepted."""
+        """True when nobody leaves any more, and everything is accepted."""
         self.member_id = ""
         self.epoch = 0
         self._leaders = leaders
@@ -112,7 +112,7 @@ class ShareMember:
             await self._heartbeat()
         except NoAnswer:
             self._next_heartbeat_s = 0.0
-            self._says_all = True  # as Java's client does; else it isn't told again what it has
+            self._says_all = True  # as Java's client does; otherwise it isn't told again what it has
         by_broker: dict[str, list[Place]] = {}
         try:
             for place in self.assigned:
@@ -152,7 +152,7 @@ class ShareMember:
             await self._acknowledged(session, kinds, session.fetch(places, kinds, max_wait_ms=wait_ms))
 
     async def _acknowledged(self, session: ShareSession, kinds: Kinds, asking: object) -> None:
-        """What was said of isn't in its hand any more, whatever came of it, but for some that are said of again."""
+        """Acknowledge, and remove it from the hand whatever the outcome, except some that are acknowledged again."""
         try:
             await asking  # type: ignore[misc]
         finally:
@@ -162,7 +162,7 @@ class ShareMember:
                         session.lets_go(place, offset)
 
     def _kinds(self, session: ShareSession) -> Kinds:
-        """What is to be said of how much of what it has."""
+        """Choose what to say about how much of what it has."""
         luck = self._luck
         share = 1.0 if self.is_calm else luck.choice((0, 0.3, 1, 1))
         likes = luck.choice(
@@ -183,7 +183,7 @@ class ShareMember:
         return kinds
 
     def _of_others(self, session: ShareSession, place: Place) -> dict[int, int]:
-        """What it held once: it is done with by now, or another's, or what lies beside is refused with it."""
+        """Return what it once held. By now it is done with, or another's, or refused together with its neighbours."""
         past, hand = session.past.get(place, {}), session.hand.get(place, {})
         offsets = [offset for offset in sorted(past) if offset not in hand]
         found = self._luck.sample(offsets, min(len(offsets), self._luck.randint(1, 3)))
@@ -248,7 +248,7 @@ class ShareMember:
             self.client.note("has left without an answer")
 
     async def _end_sessions(self) -> None:
-        """By a last request each, or with the connection."""
+        """End the sessions, by a last request each, or with the connection."""
         for session in self._sessions.values():
             kinds = self._kinds(session)
             try:
@@ -262,7 +262,7 @@ class ShareMember:
                 session.close()
 
     def _end_what_is_left(self) -> None:
-        """Whoever has gone has no connection any more."""
+        """Close the connections of members that have gone."""
         for session in self._left_open:
             session.close()
         self._left_open.clear()

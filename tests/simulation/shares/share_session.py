@@ -1,4 +1,4 @@
-"""A member's share session at one broker: fetches, and acknowledgements beside them or alone."""
+"""A member's share session at one broker: fetches, and acknowledgements with them or alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tests.simulation.work import Place
 
 FINAL_EPOCH = -1
 NO_SESSION = frozenset({Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH})
-"""By these nothing was done."""
+"""After these errors nothing was done."""
 
 Hand = dict[Place, dict[int, Delivery]]
 """What a member holds, as far as it knows, by offset."""
 Kinds = dict[Place, dict[int, int]]
-"""How it is to be acknowledged."""
+"""How to acknowledge it."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """What the members of one group share. `ids`: of its topics. `term_of`: what leads a partition for a group at a
-    broker, None where nothing does. `leads`: whether the broker surely leads the partition."""
+    """What the members of one group share. `ids`: its topics' ids. `term_of`: what leads a partition for a group at a
+    broker, or None. `leads`: True if the broker surely leads the partition."""
 
     name: str
     topics: list[str]
@@ -53,7 +53,7 @@ class Group:
 
 
 class ShareSession:
-    """`hand`: of the member, whatever session it was given that by."""
+    """`hand`: the member's, whichever session filled it."""
 
     def __init__(self, group: Group, member_id: str, broker: str, client: WireClient, hand: Hand) -> None:
         self.group = group
@@ -64,15 +64,15 @@ class ShareSession:
         self.past: Hand = {}
         """What it held before."""
         self._last: Hand = {}
-        """Of each offset the last delivery, whether it holds that still or not."""
+        """The last delivery of each offset, whether it is still held or not."""
         self.finds_no_leader = False
-        """Whether the last fetch was told of a partition that it isn't led here."""
+        """True if the last fetch got an error that a partition isn't led here."""
         self._luck = client.luck
         self._epoch = 0
         self._places: list[Place] = []
         self._session = Session(member_id)
         self._given_by: dict[Place, LedSharePartition] = {}
-        """By what this session was given records."""
+        """The leaders that gave this session records."""
 
     @property
     def is_open(self) -> bool:
@@ -81,7 +81,7 @@ class ShareSession:
     # --- asking ---------------------------------------------------------------------------------------------
 
     async def fetch(self, places: Iterable[Place], kinds: Kinds, *, max_wait_ms: int) -> None:
-        """Have these partitions fetched from now on, and take what comes. Raises NoAnswer."""
+        """Fetch these partitions from now on, and take what comes. Raises NoAnswer."""
         wanted = sorted(places)
         added = [place for place in wanted if place not in self._places or not self.is_open]
         forgotten = [place for place in self._places if place not in wanted and place not in kinds]
@@ -142,7 +142,7 @@ class ShareSession:
             return
         self._epoch += 1
         self.finds_no_leader = False
-        self._places = sorted(names)  # what is named for its acknowledgements alone comes in, too
+        self._places = sorted(names)  # partitions named only for their acknowledgements are added, too
         terms = self._terms(before)
         for topic in answer.responses:
             for partition in topic.partitions:
@@ -155,7 +155,7 @@ class ShareSession:
         self._check(request, answer, names)
 
     async def acknowledge(self, kinds: Kinds, *, final: bool = False) -> None:
-        """Alone; as the session's last request where it is `final`. Raises NoAnswer."""
+        """Acknowledge without fetching; with `final` as the session's last request. Raises NoAnswer."""
         topics: dict[str, list[AcknowledgePartition]] = {}
         for (topic, index), of_place in sorted(kinds.items()):
             partition = AcknowledgePartition(
@@ -200,18 +200,18 @@ class ShareSession:
         assert not any(told.values()), "acknowledgements aren't answered"
 
     def lets_go(self, place: Place, offset: int) -> None:
-        """It holds that no more, for all that it knows."""
+        """Let go of a record: the member no longer holds it, as far as it knows."""
         delivery = self.hand.get(place, {}).pop(offset, None)
         if delivery is not None:
             self.past.setdefault(place, {})[offset] = delivery
 
     def _look_at_connection(self, sent_s: float) -> None:
-        """It may have been closed behind the request, and the answer have come all the same."""
+        """The connection may have been closed after the request, although the answer came."""
         if not self.client.is_connected:
             self._session.over_s = min(self._session.over_s, sent_s)
 
     def is_lost(self, since_s: float) -> None:
-        """The connection is; the next request opens a new session."""
+        """Note that the connection is lost; the next request opens a new session."""
         self._session.over_s = min(self._session.over_s, since_s)
         self._epoch = 0
 
@@ -232,7 +232,7 @@ class ShareSession:
         ]
 
     def _batches(self, kinds: Mapping[int, int]) -> list[AcknowledgementBatch]:
-        """Those that lie in a row together now and then, with one type for all or one for each."""
+        """Group consecutive offsets now and then, with one type for all or one for each."""
         runs: list[dict[int, int]] = []
         for offset, kind in sorted(kinds.items()):
             last = next(reversed(runs[-1]), None) if runs else None
@@ -254,7 +254,7 @@ class ShareSession:
         return batches
 
     def _check(self, request: ShareFetchRequest, answer: ShareFetchResponse, names: frozenset[Place]) -> None:
-        """It isn't given what it doesn't fetch, nor more than it has asked for where that is strict."""
+        """Check that it isn't given what it doesn't fetch, nor, if that is strict, more than it asked for."""
         count = 0
         for topic in answer.responses:
             for partition in topic.partitions:
@@ -270,9 +270,9 @@ class ShareSession:
         return self.group.term_of(self.broker, self.group.name, place)
 
     def _terms(self, before: Mapping[Place, LedSharePartition | None]) -> dict[Place, object | None]:
-        """Those in which the answers were given, where that is known. While the session goes on none ends but with the
-        leadership, of which the share coordinator may know before the broker does: it fences the state that a leader
-        writes which another one has replaced."""
+        """Return the terms in which the answers were given, if known. While the session goes on, a term only ends with
+        the leadership. The share coordinator may know of that before the broker: it fences the state that a replaced
+        leader writes."""
         found: dict[Place, object | None] = {}
         for place, known in before.items():
             now, given_by = self._term(place), self._given_by.get(place)
@@ -300,7 +300,7 @@ class ShareSession:
             self.client.note(f"{len(told)} of {place} acknowledged: {error!r}")
 
     def _refused(self, error: Error, told: Mapping[Place, list[Acknowledgement]]) -> None:
-        """The request as a whole was."""
+        """Handle a refused request."""
         self.client.note(f"{self.member_id} at {self.broker}: {error!r}")
         if error in NO_SESSION:
             for place, of_place in told.items():

@@ -1,4 +1,4 @@
-"""Share groups beside all else that clients do, and what must be true of them at the end."""
+"""Share groups beside everything else that clients do, and what must be true of them at the end."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 GROUP_RESOURCE = 32
 TICKETS: tuple[Place, ...] = (("tickets", 0), ("tickets", 1))
-"""Beside those that others read, too: their records are deleted now and then."""
+"""Beside the partitions that others read, too. Their records are deleted now and then."""
 SETTLED_WITHIN_S = 60.0
 
 
 def share_settings(luck: random.Random, partitions: int = 2) -> list[str]:
-    """Of brokers. `partitions`: of `__share_group_state`."""
+    """Return settings for brokers. `partitions`: those of `__share_group_state`."""
     return [
         "group.share.min.session.timeout.ms=1000",
         f"group.share.session.timeout.ms={SESSION_TIMEOUT_MS}",
@@ -58,7 +58,7 @@ def share_settings(luck: random.Random, partitions: int = 2) -> list[str]:
 
 
 class ShareWork:
-    """`term_of`, `leads`: see `Group`. `leaders`: of a member by its name."""
+    """`term_of`, `leads`: see `Group`. `leaders`: a member's, by its name."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ShareWork:
         leads: Callable[[str, Place], bool],
         ids: dict[str, bytes],
     ) -> None:
-        """`ids` becomes those of all topics."""
+        """`ids` will have those of all topics."""
         self.course = course
         self.ids = ids
         self.groups: list[Group] = []
@@ -86,15 +86,15 @@ class ShareWork:
         )
         self._deleter = Deleter(course.client("deleter"), TICKETS)
         self._committed: set[str] = set()
-        """Groups that read only that."""
+        """Groups that read only committed records."""
         self._everything: dict[Place, dict[int, bytes]] = {}
         self._told: dict[str, Any] = {}
-        """Each group, once all had settled."""
+        """Each group's description once everything had settled."""
         self._is_stable: dict[Place, dict[int, bytes]] = {}
         self.queues: list[Queue] = []
         self._of_queues = course.world.luck("dead letters")
         self.given_up: set[tuple[str, Place]] = set()
-        """By group, the partitions of which dead letters were given up."""
+        """By group, the partitions with dead letters that were given up."""
 
     # --- at work --------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class ShareWork:
         lock_ms, limit = luck.choice((1000, 1500, 3000)), luck.choice((2, 3, 5, 10))
         reset = luck.choice(("earliest", "earliest", "latest", "by_duration:PT24H"))
         if "tickets" in topics and reset.startswith("by_duration"):
-            # below the log's start a search by time ends, until retention has deleted that segment, as in Kafka
+            # A search by time ends below the log's start until retention has deleted that segment, as in Kafka.
             reset = "earliest"
         isolation = luck.choice(("read_uncommitted", "read_committed"))
         settings = {
@@ -164,13 +164,13 @@ class ShareWork:
         return Group(name, topics, ids, deliveries, self._term_of, self._leads)
 
     async def _queue(self, admin: WireClient, group: str) -> str | None:
-        """The topic for what the group rejects, where it has one."""
+        """Return the topic for records that the group rejects, if it has one."""
         if self._of_queues.random() < 0.3:
             return None
         name = f"dlq.{group}"
         configs = {"errors.deadletterqueue.group.enable": "true"}
         if self._of_queues.random() < 0.3:
-            configs["max.message.bytes"] = "1500"  # a few in a batch
+            configs["max.message.bytes"] = "1500"  # a few per batch
         await create_topic(admin, name, PARTITIONS, configs, self.course.replication_factor)
         return name
 
@@ -206,7 +206,7 @@ class ShareWork:
         return [place for place in (*PLACES, *TICKETS) if place[0] in group.topics]
 
     async def settle(self) -> None:
-        """All that there is comes to be done with, and the broker knows it."""
+        """Wait until all records are done with, and the broker knows it."""
         if self.course.work.may_lose:
             return
         await self._until_done()
@@ -235,7 +235,7 @@ class ShareWork:
             await asyncio.sleep(0.2)
 
     async def _until_buried(self, queue: Queue) -> None:
-        """What is dead by now is in its queue."""
+        """Wait until what is dead by now is in its queue."""
         begins = self._begins_of(queue)
         deadline_s = self.course.loop.time() + SETTLED_WITHIN_S
         while True:
@@ -282,14 +282,14 @@ class ShareWork:
             work = self.tickets if place in TICKETS else self.course.work
             for committed in (False, True):
                 client = self.course.client(f"share-checker-{place}")
-                client.reads_anywhere = False  # what is at the leader counts: a follower learns of it late
+                client.reads_anywhere = False  # what the leader has counts: a follower learns of it late
                 reader = Reader(client, work, place, committed=committed)
                 found = await reader.read_all(from_start=True)
                 (self._is_stable if committed else self._everything)[place] = found
                 client.close()
 
     async def _check_lag(self, client: WireClient, group: Group) -> None:
-        """The group has nothing left, and its durable state says so."""
+        """Check that the group has nothing left, and that its durable state says so."""
         deadline_s = self.course.loop.time() + SETTLED_WITHIN_S
         places = self._places_of(group)
         unwritten = [
@@ -327,14 +327,14 @@ class ShareWork:
         return lags
 
     async def check_described(self) -> None:
-        """After a start the coordinators tell the same as before."""
+        """Check that after a start the coordinators report the same as before."""
         again = await self._describe() if self._told else {}
         for name, told in self._told.items():
             if again.get(name) != told:
                 self.course.work.complain(f"{name} is {again.get(name)} after a start; it was {told}")
 
     async def _describe(self) -> dict[str, Any]:
-        """Each group, as its coordinator tells it."""
+        """Return each group as its coordinator reports it."""
         client = self.course.client("share describer")
         told: dict[str, Any] = {}
         for group in self.groups:

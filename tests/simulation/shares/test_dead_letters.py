@@ -1,4 +1,4 @@
-"""That the rules for dead letter queues find what breaks them, each by itself."""
+"""Tests that each rule for dead letter queues finds what breaks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACCEPT, RELEASE, REJECT, GAP = (
 def queue(
     *said: tuple[int, Error | None], buried: list[bytes | None] | None = None, copies: bool = True
 ) -> Queue:
-    """Of one record, at offset 3: delivered and answered once for each thing that is said of it."""
+    """Make a queue for one record, at offset 3, delivered and acknowledged once for each of `said`."""
     deliveries = Deliveries("g", lock_s=1.0, limit=LIMIT, is_latest=False, may_lose=False)
     session = Session("m")
     for number, (kind, error) in enumerate(said):

@@ -1,4 +1,4 @@
-"""That the rules for share groups find what breaks them, each by itself."""
+"""Tests that each rule for share groups finds what breaks it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Told:
         *,
         term: object = "t",
     ) -> Acknowledgement:
-        """Answered a twentieth of a second later, or never."""
+        """Acknowledge; the answer comes a twentieth of a second later, or never."""
         [told] = self.deliveries.acknowledging(delivery.session, PLACE, {3: kind}, {3: delivery}, at_s)
         if error is not None:
             self.deliveries.acknowledged(told, error, at_s + 0.05, term)

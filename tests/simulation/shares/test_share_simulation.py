@@ -1,5 +1,5 @@
-"""Some seeds of the simulations with share groups, of one node and of a cluster, and as many as one likes with `make
-simulation ARGS=--shares`."""
+"""Some seeds of the simulations with share groups, of one node and of a cluster; `make simulation ARGS=--shares` tries
+as many as you like."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.cluster import cluster_simulation
 from tests.simulation.course import Result
 from tests.simulation.simulation import simulate
 
-# One worker of xdist gets all of these: what a seed comes to is looked at twice, and played once.
+# One xdist worker gets all of these: two tests look at a seed's result, which is played once.
 pytestmark = pytest.mark.xdist_group("share_simulation")
 
 FIRST = 20
@@ -22,7 +22,7 @@ CLUSTER_SEEDS = (3,)
 
 @cache
 def played(seed: int) -> Result:
-    """Once for all tests that look at it."""
+    """Play a seed once for all tests that look at it."""
     return simulate(seed, shares=True)
 
 
