@@ -135,6 +135,15 @@ class Fault:
             time.sleep(POLL_S)
         return self
 
+    def narrowed(self) -> Asked:
+        """Disarm it at all nodes but one where it has fired, and return that node."""
+        [found, *_] = [each for each in self._armed if each.state()["fired"]]
+        for each in self._armed:
+            if each is not found:
+                each.disarm()
+        self._armed = [found]
+        return found.node
+
     @property
     def has_to_fire(self) -> bool:
         """True if it still has to fire: it hasn't, and `may_not_fire` doesn't allow that."""

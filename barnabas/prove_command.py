@@ -15,6 +15,7 @@ from barnabas.proving.trials import MOST_HAZARDS, CannotProveError, Trial, prove
 
 if TYPE_CHECKING:
     from barnabas.broker import Broker
+    from barnabas.cluster import Cluster
 
 _EPILOG = """
 barnabas prove --input orders=orders.txt --output bills -- python billing.py
@@ -33,14 +34,16 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(own)
     if not command:
         parser.error("the program to try goes after --")
+    if options.brokers < 1:
+        parser.error("--brokers: at least one")
     try:
         inputs = [_input(said) for said in options.input]
     except OSError as error:
         parser.error(str(error))
 
-    def seed(broker: Broker) -> None:
+    def seed(kafka: Broker | Cluster) -> None:
         for topic, file in inputs:
-            _written(broker.bootstrap, topic, file)
+            _written(kafka.bootstrap, topic, file)
 
     def told(trial: Trial) -> None:
         print(line(trial), flush=True)
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             outputs=options.output,
             inputs=[topic for topic, _ in inputs],
             seed=seed,
+            brokers=options.brokers,
             how=how,
             most=options.most,
             idle_s=options.idle,
@@ -104,6 +108,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         help="a topic whose records are compared; may be repeated",
+    )
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="try it on a cluster of N brokers (default: one broker)",
     )
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--quick", action="store_true", help="only the hazards that find the most mistakes")

@@ -34,6 +34,7 @@ class Strike(Enum):
     TAKEN_OVER = "taken over"
     TIMED_OUT = "timed out"
     GROUP_MOVED_ON = "group moved on"
+    MOVED = "moved to another broker"
 
 
 TOLD: dict[Strike, str] = {
@@ -47,6 +48,7 @@ TOLD: dict[Strike, str] = {
     Strike.TAKEN_OVER: "the request hung in the network while a second instance of the program took over",
     Strike.TIMED_OUT: "the request hung in the network for six minutes: sessions and transactions timed out",
     Strike.GROUP_MOVED_ON: "the group had rebalanced: its offsets are refused, and the transaction is aborted",
+    Strike.MOVED: "the coordinator (the leader, at Produce) moved to another broker before it had seen the request",
 }
 """What each strike does, in a sentence."""
 
@@ -56,13 +58,15 @@ OF_QUICK = (
     Strike.PROGRAM_KILLED_AFTER,
     Strike.TAKEN_OVER,
     Strike.GROUP_MOVED_ON,
+    Strike.MOVED,
 )
 
-_OF_OFFSETS = ("TxnOffsetCommit", "OffsetCommit")
+OF_OFFSETS = ("TxnOffsetCommit", "OffsetCommit")
+"""The requests that go to a group's coordinator."""
 
 
 class Hazard(NamedTuple):
-    """Something that goes wrong at a step: at the `nth` request of this `api`."""
+    """Something that goes wrong at a step: at the `nth` request of this `api` at one broker."""
 
     api: str
     nth: int
@@ -80,8 +84,8 @@ class Thoroughness(Enum):
     THOROUGH = "thorough"
 
 
-def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int) -> list[Hazard]:
-    """Return at most `most` hazards for a program that sent these requests undisturbed."""
+def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, brokers: int = 1) -> list[Hazard]:
+    """Return at most `most` hazards for a program that sent these requests undisturbed to so many brokers."""
     counts: dict[str, int] = {}
     for each in requests:
         if each["api"] in STEPS:
@@ -90,19 +94,21 @@ def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int) -> lis
     found = [
         Hazard(api, nth, strike)
         for api in STEPS
-        for nth in _numbers(counts.get(api, 0), how)
+        for nth in _numbers(counts.get(api, 0), how, brokers)
         for strike in strikes
-        if strike is not Strike.GROUP_MOVED_ON or api in _OF_OFFSETS
+        if strike is not Strike.GROUP_MOVED_ON or api in OF_OFFSETS
+        if strike is not Strike.MOVED or brokers > 1
     ]
     return found[:most]
 
 
-def _numbers(count: int, how: Thoroughness) -> Sequence[int]:
+def _numbers(count: int, how: Thoroughness, brokers: int) -> Sequence[int]:
     """Return which of `count` requests to try. The second one shows a program under way; the first may differ from all
-    others."""
+    others. However they are spread over the brokers, one of these gets its share or more."""
+    share = -(-count // brokers)
     if how is Thoroughness.THOROUGH:
-        return range(1, count + 1)
-    return [min(count, 2)] if count else []
+        return range(1, share + 1)
+    return [min(share, 2)] if count else []
 
 
 def lasting(requests: Iterable[Request]) -> Iterator[Request]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.journal import Request
+from barnabas.looking import ABORTED
 
 if TYPE_CHECKING:
     from barnabas.broker import Broker
+    from barnabas.cluster import Cluster
 
 _SHOWN = 5
+_OF_FOLLOWERS = re.compile(r"broker-\d+-fetcher-\d+")
+"""The client ids by which followers fetch."""
 
 
 class Output(NamedTuple):
@@ -30,13 +35,22 @@ class Output(NamedTuple):
         return f"{self.topic}: {key} = {value}"
 
 
-def committed(broker: Broker, topics: Iterable[str]) -> Counter[Output]:
+def committed(kafka: Broker | Cluster, topics: Iterable[str]) -> Counter[Output]:
     """Return the records that readers of committed records see. A topic that doesn't exist has none."""
     found: Counter[Output] = Counter()
     for topic in topics:
         with contextlib.suppress(LookupError):
-            found.update(Output(topic, each.key, each.value) for each in broker.records(topic))
+            found.update(Output(topic, each.key, each.value) for each in kafka.records(topic))
     return found
+
+
+def aborted(kafka: Broker | Cluster, topics: Iterable[str]) -> dict[str, int]:
+    """Return by topic how many records of aborted transactions it holds, for topics that hold any."""
+    found: Counter[str] = Counter()
+    for topic in {*topics}:
+        with contextlib.suppress(LookupError):
+            found[topic] += sum(each.outcome == ABORTED for each in kafka.records(topic, committed=False))
+    return {topic: count for topic, count in found.items() if count}
 
 
 class Difference(NamedTuple):
@@ -88,8 +102,23 @@ class _Transaction(NamedTuple):
     """Offsets by group, topic and partition."""
 
 
-def reasons(requests: Sequence[Request], inputs: Iterable[str]) -> list[str]:
-    """Return the likely reasons in words, from the requests of a program with a wrong outcome."""
+def transactional_ids(requests: Iterable[Request]) -> Set[str]:
+    """Return the transactional ids of the producers that the program has made."""
+    return {
+        each["request"]["transactional_id"]
+        for each in requests
+        if each["api"] == "InitProducerId" and each["request"].get("transactional_id")
+    }
+
+
+def reasons(
+    requests: Sequence[Request], aborted: Mapping[str, int], undisturbed_ids: Set[str] = frozenset()
+) -> list[str]:
+    """Return the likely reasons in words, from the requests of a program with a wrong outcome.
+
+    aborted: by topic, how many records of aborted transactions there are. undisturbed_ids: the transactional ids of the
+    undisturbed run.
+    """
     found: list[str] = []
     beside = [each for each in requests if each["api"] == "OffsetCommit" and each.get("offsets")]
     if beside:
@@ -97,28 +126,33 @@ def reasons(requests: Sequence[Request], inputs: Iterable[str]) -> list[str]:
             f"it sends its offsets by OffsetCommit (request {beside[0]['n']}), outside of the transaction: they count "
             "whether or not the transaction does"
         )
-    ids = sorted({each["request"]["transactional_id"] for each in requests if _begins(each)})
-    if len(ids) > 1:
+    ids = transactional_ids(requests)
+    new = sorted(ids - undisturbed_ids)
+    if new:
         found.append(
-            f"its transactional id changes with each start ({', '.join(ids[:3])}): nothing fences the previous "
+            f"its transactional id changes with each start ({', '.join(new[:3])}): nothing fences the previous "
             "instance or ends its transaction"
         )
     if not ids and any(each["api"] == "Produce" for each in requests):
         found.append("it writes without a transaction: what it wrote before it failed stays")
     read = {topic for each in requests if _reads_all(each) for topic in each.get("topics", {})}
-    if read & {*inputs}:
-        found.append(f"it reads {', '.join(sorted(read & {*inputs}))} with isolation level read_uncommitted")
+    found += (
+        f"it reads {topic} with isolation level read_uncommitted, where {aborted[topic]} records are of transactions "
+        "that were aborted"
+        for topic in sorted(read.intersection(aborted))
+    )
     found += _repeated(_transactions(requests))
     found += _skipped(_transactions(requests))
     return found
 
 
-def _begins(each: Request) -> bool:
-    return each["api"] == "InitProducerId" and bool(each["request"].get("transactional_id"))
-
-
 def _reads_all(each: Request) -> bool:
-    return bool(each["api"] == "Fetch" and each["request"].get("isolation_level") == 0)
+    """True for the Fetch of a client that reads everything. Followers do, too."""
+    return bool(
+        each["api"] == "Fetch"
+        and each.get("request", {}).get("isolation_level") == 0
+        and not _OF_FOLLOWERS.fullmatch(each["client_id"] or "")
+    )
 
 
 def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
@@ -128,6 +162,8 @@ def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
     taken: dict[str, dict[str, int]] = {}
     found = []
     for each in requests:
+        if each["api"] not in ("TxnOffsetCommit", "EndTxn"):
+            continue
         producer = f"{each['request'].get('producer_id')}"
         if each["api"] == "TxnOffsetCommit":
             said = {

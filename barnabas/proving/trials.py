@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from barnabas.child import BrokerError
 from barnabas.faults import Fault
-from barnabas.journal import SIZE_SETTING, Request
+from barnabas.journal import Request
+from barnabas.proving.grounds import ALL_OVER_MINUTES, Ground, OneBroker, SeveralBrokers
 from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of, lasting
-from barnabas.proving.outcomes import Difference, Output, committed, difference, reasons
+from barnabas.proving.outcomes import (
+    Difference,
+    Output,
+    aborted,
+    committed,
+    difference,
+    reasons,
+    transactional_ids,
+)
 from barnabas.proving.program import Program
 
-if TYPE_CHECKING:
-    from barnabas.broker import Broker, Snapshot
-
 POLL_S = 0.02
-JOURNALED = 20_000
 MOST_STARTS = 6
 """The most starts of the program in one run. A supervisor restarts it each time it fails."""
 MOST_HAZARDS = 500
-
-_SESSION_OVER_S = 50
-"""After this time a killed member has left its group, by the clients' default session timeout."""
-_ALL_OVER_MINUTES = 6
-_BEHIND_ALL_MINUTES = 16
-"""After this time no transaction is open any more: `transaction.max.timeout.ms` ends it."""
 
 _FAULTS: Mapping[Strike, tuple[str, str]] = {
     Strike.REQUEST_LOST: ("close", "request"),
@@ -40,6 +39,7 @@ _FAULTS: Mapping[Strike, tuple[str, str]] = {
     Strike.TAKEN_OVER: ("hold", "request"),
     Strike.TIMED_OUT: ("hold", "request"),
     Strike.GROUP_MOVED_ON: ("error", "request"),
+    Strike.MOVED: ("hold", "request"),
 }
 """The fault for each strike: `do` and `at`."""
 _ERRORS: Mapping[Strike, str] = {Strike.GROUP_MOVED_ON: "ILLEGAL_GENERATION"}
@@ -90,7 +90,8 @@ def prove(
     *,
     outputs: Sequence[str],
     inputs: Sequence[str] = (),
-    seed: Callable[[Broker], object] | None = None,
+    seed: Callable[[Any], object] | None = None,
+    brokers: int = 1,
     environment: Mapping[str, str] | None = None,
     hazards: Iterable[Hazard] | None = None,
     how: Thoroughness = Thoroughness.NORMAL,
@@ -105,25 +106,25 @@ def prove(
         should end with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with another
         status it is started again, as a supervisor would do.
     outputs, inputs: topics. The committed records of `outputs` are compared by topic, key and value.
-    seed: makes topics and records. Each run begins with these.
+    seed: makes topics and records, and is given the Broker or Cluster. Each run begins with these.
+    brokers: how many there are. With more than one, all runs use a Cluster.
     hazards: only these, instead of those of all steps (`how`); at most `most`.
     timeout_s: the limit for one run.
     told: is called after each run, first after the undisturbed one.
 
     Raises CannotProveError if the undisturbed run doesn't end well, or writes nothing.
     """
-    from barnabas.broker import Broker
-
-    with Broker(config={SIZE_SETTING: JOURNALED}) as broker:
+    with OneBroker() if brokers == 1 else SeveralBrokers(brokers) as ground:
         if seed is not None:
-            seed(broker)
-        bench = _Bench(
-            broker, broker.snapshot(), command, outputs, inputs, environment or {}, idle_s, timeout_s
-        )
+            seed(ground.kafka)
+        ground.keep()
+        bench = _Bench(ground, command, outputs, inputs, environment or {}, idle_s, timeout_s)
         undisturbed, expected = bench.undisturbed()
         if told is not None:
             told(undisturbed)
-        chosen = hazards_of(undisturbed.requests, how, most) if hazards is None else [*hazards][:most]
+        chosen = (
+            hazards_of(undisturbed.requests, how, most, brokers) if hazards is None else [*hazards][:most]
+        )
         trials = []
         for hazard in chosen:
             trials.append(bench.tried(hazard, expected))
@@ -137,8 +138,7 @@ class _Bench:
 
     def __init__(
         self,
-        broker: Broker,
-        snapshot: Snapshot,
+        ground: Ground,
         command: Sequence[str],
         outputs: Sequence[str],
         inputs: Sequence[str],
@@ -146,22 +146,23 @@ class _Bench:
         idle_s: float,
         timeout_s: float,
     ) -> None:
-        self.broker = broker
+        self.ground = ground
         self.outputs = outputs
         self.inputs = inputs
         self.idle_s = idle_s
         self.timeout_s = timeout_s
-        self._snapshot = snapshot
         self._command = command
+        self._undisturbed_ids: Set[str] = frozenset()
         self._environment = environment
 
     def started(self) -> Program:
-        return Program(self._command, self.broker.bootstrap, self._environment)
+        return Program(self._command, self.ground.kafka.bootstrap, self._environment)
 
     def undisturbed(self) -> tuple[Trial, Counter[Output]]:
         """Run the program undisturbed. Raises CannotProveError."""
         run = _Run(self, None, None)
         trial, found = self._over(run, None)
+        self._undisturbed_ids = transactional_ids(trial.requests)
         if run.starts > 1 or run.is_late:
             raise CannotProveError(
                 f"the undisturbed program doesn't end well: {'; '.join(trial.notes)}\n{trial.printed}"
@@ -177,14 +178,12 @@ class _Bench:
         return self._over(_Run(self, hazard, expected), expected)[0]
 
     def _over(self, run: _Run, expected: Counter[Output] | None) -> tuple[Trial, Counter[Output]]:
-        if not self.broker.running:
-            self.broker.restart()
-        self.broker.restore(self._snapshot)
+        self.ground.begin()
         began_s = time.monotonic()
         try:
             run.go()
-            self.broker.clock.advance(minutes=_BEHIND_ALL_MINUTES)
-            found = committed(self.broker, self.outputs)
+            self.ground.settle()
+            found = committed(self.ground.kafka, self.outputs)
         finally:
             run.end()
         unlike = difference(found if expected is None else expected, found)
@@ -193,12 +192,17 @@ class _Bench:
             seconds=time.monotonic() - began_s,
             is_reached=run.is_reached,
             difference=unlike,
-            reasons=() if unlike.is_none else reasons(run.requests, self.inputs),
+            reasons=() if unlike.is_none else self._reasons(run),
             notes=run.notes,
             printed="" if unlike.is_none and expected is not None else run.printed,
             requests=run.requests,
         )
         return trial, found
+
+    def _reasons(self, run: _Run) -> Sequence[str]:
+        return reasons(
+            run.requests, aborted(self.ground.kafka, [*self.inputs, *self.outputs]), self._undisturbed_ids
+        )
 
 
 class _Run:
@@ -213,11 +217,9 @@ class _Run:
         self.is_late = False
         self.is_reached = hazard is None
         self._bench = bench
-        self._broker = bench.broker
+        self._ground = bench.ground
         self._expected = expected
         self._programs: list[Program] = []
-        self._seen = 0  # number of the last request that this process of the broker has journaled
-        self._before: list[Request] = []  # the journals of the broker's processes that were killed
         self._fault: Fault | None = None
 
     def go(self) -> None:
@@ -226,7 +228,7 @@ class _Run:
         if self.hazard is not None:
             do, at = _FAULTS[self.hazard.strike]
             error = _ERRORS.get(self.hazard.strike)
-            self._fault = self._broker.fault(
+            self._fault = self._ground.kafka.fault(
                 self.hazard.api, do, at=at, error=error, nth=self.hazard.nth, may_not_fire=True
             )
         self._start()
@@ -238,6 +240,7 @@ class _Run:
                 moved_s = time.monotonic()
             if not self.is_reached and self._fault is not None and self._fault.fired:
                 self.is_reached = True
+                self._ground.struck(self._fault)
                 self._strike()
                 moved_s = time.monotonic()
             if not self._supervised():
@@ -253,20 +256,20 @@ class _Run:
                 # client.
                 has_waited = True
                 self.notes.append(
-                    f"it made no progress, was killed, and was restarted {_ALL_OVER_MINUTES} minutes later"
+                    f"it made no progress, was killed, and was restarted {ALL_OVER_MINUTES} minutes later"
                 )
                 self._end_programs()
-                self._broker.clock.advance(minutes=_ALL_OVER_MINUTES)
+                self._ground.end_all()
                 self._start()
                 moved_s = time.monotonic()
             time.sleep(POLL_S)
 
     def end(self) -> None:
         """End all its processes, and disarm the broker's faults."""
-        self._keep_journal()
+        self.requests = self._ground.requests()
         self._end_programs()
-        if self._broker.running:
-            self._broker.disarm_faults()
+        if self._ground.kafka.running:
+            self._ground.kafka.disarm_faults()
 
     def _end_programs(self) -> None:
         for each in self._programs:
@@ -292,7 +295,7 @@ class _Run:
                 if self.starts == MOST_STARTS:
                     self.notes.append(f"it was started {MOST_STARTS} times; that is the limit")
                     return False
-                self._broker.clock.advance(seconds=_SESSION_OVER_S)
+                self._ground.end_sessions()
                 self._start()
         return bool(self._programs)
 
@@ -300,19 +303,11 @@ class _Run:
         """True if all expected output is there. The undisturbed run is done when it is idle."""
         if self._expected is None:
             return True
-        return committed(self._broker, self._bench.outputs) == self._expected
+        return committed(self._ground.kafka, self._bench.outputs) == self._expected
 
     def _look(self) -> bool:
         """True if the program has made progress since the last look."""
-        found = self._broker.journal(after=self._seen)
-        if not found:
-            return False
-        self._seen = found[-1]["n"]
-        return any(lasting(found))
-
-    def _keep_journal(self) -> None:
-        if self._broker.running:
-            self.requests = [*self._before, *self._broker.journal()]
+        return any(lasting(self._ground.news()))
 
     # --- what happens -----------------------------------------------------------------------------------------
 
@@ -321,23 +316,22 @@ class _Run:
         strike = self.hazard.strike
         if strike in (Strike.PROGRAM_KILLED_BEFORE, Strike.PROGRAM_KILLED_AFTER):
             self._end_programs()
-            self._broker.clock.advance(seconds=_SESSION_OVER_S)
+            self._ground.end_sessions()
             self._start()
         elif strike in (Strike.BROKER_KILLED_BEFORE, Strike.BROKER_KILLED_AFTER):
-            self._keep_journal()
-            self._before = self.requests
-            self._broker.kill()
-            self._seen = 0
-            self._broker.start()
+            self._ground.kill_and_start()
         elif strike is Strike.TIMED_OUT:
-            self._broker.clock.advance(minutes=_ALL_OVER_MINUTES)
+            self._ground.end_all()
             self._release()
         elif strike is Strike.TAKEN_OVER:
             self._take_over()
+        elif strike is Strike.MOVED:
+            self.notes.append(self._ground.move(self.hazard.api))
+            self._release()
 
     def _take_over(self) -> None:
         """Start a second instance, and wait until it ends or is idle."""
-        self._broker.clock.advance(seconds=_SESSION_OVER_S)
+        self._ground.end_sessions()
         self._start()
         second = self._programs[-1]
         moved_s = time.monotonic()

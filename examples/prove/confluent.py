@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-ORDERS, BILLS, GROUP = "orders", "bills", "billing"
+ORDERS, BILLS = "orders", "bills"
 PER_TRANSACTION = 4
 TIMEOUT_S = 5.0
+READ_S = 10.0
 COMMIT_TIMEOUT_S = 2.0
 """Whoever supervises the program starts it again sooner than a call with librdkafka's own times goes on."""
 
@@ -26,21 +28,38 @@ MISTAKES = {
 }
 
 
-class Billing:
-    """One instance of it."""
+class Step(NamedTuple):
+    """What is read, what is written, and by which group and transactional id."""
 
-    def __init__(self, bootstrap: str, mistake: str = "") -> None:
+    source: str
+    target: str
+    group: str
+    made: str
+    """What is written is this of what is read."""
+
+
+BILLING = Step(ORDERS, BILLS, "billing", "bill for")
+
+
+class Worker:
+    """One instance of a step."""
+
+    def __init__(
+        self, bootstrap: str, mistake: str = "", step: Step = BILLING, isolation: str = "read_committed"
+    ) -> None:
         self.mistake = mistake
+        self.step = step
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": GROUP,
-                "isolation.level": "read_committed",
+                "group.id": step.group,
+                "isolation.level": isolation,
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
             }
         )
-        transactional_id = f"{GROUP}-{uuid.uuid4()}" if mistake == "random-id" else GROUP
+        transactional_id = f"{step.group}-{uuid.uuid4()}" if mistake == "random-id" else step.group
         self.settings = {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
@@ -49,29 +68,34 @@ class Billing:
         self.producer = Producer(self.settings)
 
     def run(self) -> None:
-        """Until there are no more orders."""
+        """Until there is no more to read."""
         self.producer.init_transactions(TIMEOUT_S)
         # One instance has all of the topic: who else has it is found out by the transactional id alone.
-        [place] = self.consumer.committed([TopicPartition(ORDERS, 0)], timeout=TIMEOUT_S)
-        self.consumer.assign([TopicPartition(ORDERS, 0, max(place.offset, 0))])
-        _, end = self.consumer.get_watermark_offsets(TopicPartition(ORDERS, 0), timeout=TIMEOUT_S)
-        following = max(place.offset, 0)
-        while following < end:
-            orders = [
-                order
-                for order in self.consumer.consume(min(PER_TRANSACTION, end - following), 10)
-                if not order.error()
-            ]
-            if orders:
-                self.bill(orders)
-                following = orders[-1].offset() + 1
+        [place] = self.consumer.committed([TopicPartition(self.step.source, 0)], timeout=TIMEOUT_S)
+        self.consumer.assign([TopicPartition(self.step.source, 0, max(place.offset, 0))])
+        while records := self.following():
+            self.work(records)
         self.consumer.close()
 
-    def bill(self, orders: list[Message]) -> None:
+    def following(self) -> list[Message]:
+        """The records of the next transaction. There are none at the end."""
+        found: list[Message] = []
+        while len(found) < PER_TRANSACTION:
+            [*read] = self.consumer.consume(1, READ_S)
+            if not read:
+                raise TimeoutError(f"nothing of {self.step.source} came within {READ_S:g} s")
+            error = read[0].error()
+            if error is None:
+                found.append(read[0])
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
+        return found
+
+    def work(self, records: list[Message]) -> None:
         """One transaction."""
-        following = [TopicPartition(ORDERS, 0, orders[-1].offset() + 1)]
+        following = [TopicPartition(self.step.source, 0, records[-1].offset() + 1)]
         try:
-            self.write(orders)
+            self.write(records)
             if self.mistake == "offsets-beside":
                 self.producer.commit_transaction(COMMIT_TIMEOUT_S)
                 self.consumer.commit(offsets=following, asynchronous=False)
@@ -87,16 +111,17 @@ class Billing:
             if self.mistake == "retries-commit":
                 self.producer = Producer(self.settings)
                 self.producer.init_transactions(TIMEOUT_S)
-                self.bill(orders)
+                self.work(records)
                 return
             raise  # whoever supervises it starts it again, and it goes on from what is committed
 
-    def write(self, orders: list[Message]) -> None:
-        """A bill for each order."""
+    def write(self, records: list[Message]) -> None:
+        """A record for each."""
         self.producer.begin_transaction()
-        for order in orders:
-            self.producer.produce(BILLS, key=order.key(), value=b"bill for " + (order.value() or b""))
+        for each in records:
+            value = f"{self.step.made} {(each.value() or b'').decode()}"
+            self.producer.produce(self.step.target, key=each.key(), value=value)
 
 
 if __name__ == "__main__":
-    Billing(os.environ["BARNABAS_BOOTSTRAP"], *sys.argv[1:]).run()
+    Worker(os.environ["BARNABAS_BOOTSTRAP"], *sys.argv[1:]).run()

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import barnabas
 from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of
 from barnabas.proving.trials import CannotProveError, Proof, prove
 
@@ -29,19 +28,15 @@ FOUND_BY = {
 """By which hazard each mistake shows, and what is said of it."""
 
 
-def seed(broker: barnabas.Broker) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(ORDERS):
-        producer.produce("orders", key=f"{number}", value=f"order {number}")
-    producer.flush()
+def proof_of(mistake: str, hazards: list[Hazard], *, name: str = "confluent", brokers: int = 1) -> Proof:
+    from examples.prove.__main__ import EXAMPLES, seed
 
-
-def proof_of(mistake: str, hazards: list[Hazard]) -> Proof:
     return prove(
-        [*PROGRAM, *([mistake] if mistake else [])],
+        [*EXAMPLES[name].command, *([mistake] if mistake else [])],
         inputs=["orders"],
-        outputs=["bills"],
+        outputs=EXAMPLES[name].outputs,
         seed=seed,
+        brokers=brokers,
         environment={"PYTHONPATH": str(ROOT)},
         hazards=hazards,
     )
@@ -72,6 +67,32 @@ def test_the_right_program_holds_against_what_finds_the_mistakes() -> None:
     assert [str(each.hazard) for each in proof.failures] == []
     assert len(proof.trials) == len(hazards)
     assert sum(proof.expected.values()) == ORDERS
+
+
+def test_three_brokers_go_through_a_killed_and_a_moved_coordinator() -> None:
+    hazards = [Hazard("EndTxn", 1, Strike.BROKER_KILLED_AFTER), Hazard("TxnOffsetCommit", 1, Strike.MOVED)]
+    killed, moved = proof_of("", hazards, brokers=3).trials
+    assert [killed.holds, moved.holds] == [True, True], [killed, moved]
+    assert any("__consumer_offsets-" in each and "moved to broker" in each for each in moved.notes)
+    assert len({each["node"] for each in killed.requests}) == 3
+
+
+@pytest.mark.one_run_in(3)
+def test_a_mistake_is_found_and_said_on_three_brokers() -> None:
+    proof = proof_of("retries-commit", [Hazard("EndTxn", 1, Strike.ANSWER_AWAITED)], brokers=3)
+    [trial] = proof.failures
+    assert trial.difference.doubled
+    assert [each for each in trial.reasons if "after the commit had succeeded" not in each] == []
+
+
+def test_a_reader_of_uncommitted_records_is_found_and_said() -> None:
+    hazard = Hazard("Produce", 1, Strike.PROGRAM_KILLED_AFTER)
+    [trial] = proof_of("reads-uncommitted", [hazard], name="chain").failures
+    assert {each.topic for each in trial.difference.doubled} == {"receipts"}
+    assert trial.reasons == [
+        "it reads bills with isolation level read_uncommitted, where 4 records are of transactions that were aborted"
+    ]
+    assert proof_of("", [hazard], name="chain").holds
 
 
 def test_a_hazard_that_never_comes_about_proves_nothing() -> None:
@@ -113,8 +134,19 @@ def test_hazards_are_of_the_steps_that_the_program_goes_through() -> None:
     seen = requests("Fetch", "InitProducerId", "Produce", "EndTxn", "Produce", "EndTxn", "EndTxn")
     found = hazards_of(seen, Thoroughness.NORMAL, 500)
     assert {(each.api, each.nth) for each in found} == {("InitProducerId", 1), ("Produce", 2), ("EndTxn", 2)}
-    assert len(found) == 3 * (len(Strike) - 1)  # no offsets are committed
+    only_with_offsets_or_brokers = 2
+    strikes = len(Strike) - only_with_offsets_or_brokers
+    assert len(found) == 3 * strikes
     thorough = hazards_of(seen, Thoroughness.THOROUGH, 500)
-    assert len(thorough) == 6 * (len(Strike) - 1)
+    assert len(thorough) == 6 * strikes
     assert len(hazards_of(seen, Thoroughness.QUICK, 500)) < len(found)
     assert len(hazards_of(seen, Thoroughness.THOROUGH, 7)) == 7
+
+
+def test_of_several_brokers_each_hazard_is_reached_wherever_the_requests_go() -> None:
+    seen = requests("InitProducerId", *["Produce"] * 4, *["EndTxn"] * 3)
+    found = hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
+    # Of four requests to three brokers, one broker gets two.
+    assert {(each.api, each.nth) for each in found} == {("InitProducerId", 1), ("Produce", 2), ("EndTxn", 1)}
+    assert Hazard("EndTxn", 1, Strike.MOVED) in found
+    assert Hazard("EndTxn", 1, Strike.MOVED) not in hazards_of(seen, Thoroughness.NORMAL, 500)
