@@ -28,7 +28,8 @@ WhenCommitted = Callable[[KafkaError | None], None]
 class Runtime(Protocol):
     """The partition of a shard, time, and chance. The broker has one for each partition that it coordinates.
 
-    Kafka: `CoordinatorRuntime`, `PartitionWriter`.
+    That is `PartitionRuntime` in `broker/coordination/hosted_shards.py`. Kafka: `CoordinatorRuntime`,
+    `PartitionWriter`.
     """
 
     def append(
@@ -110,7 +111,8 @@ None: the partition isn't in the metadata. It was deleted, so there is nothing t
 
 
 class Markers(Protocol):
-    """Sends a transaction coordinator's markers to the leaders of partitions."""
+    """Sends a transaction coordinator's markers to the leaders of partitions. In the broker these are `TxnMarkers`
+    (`coordination/transactions.py`), and `MarkerChannels` (`peers/other_brokers.py`) for leaders elsewhere."""
 
     def write(
         self,

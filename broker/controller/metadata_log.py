@@ -283,6 +283,7 @@ class MetadataLog:
     """The metadata log, with the images built from it.
 
     - `on_change` follows each committed change before anybody learns of the commit. It may work in steps.
+      `metadata_publisher.py` sets it.
     - `replicate(end_offset)` is called after each batch. At first the only voter commits at once; from
       `commit_when_synced` on it commits when the disk has the batch. A leader with other voters calls
       `commit` once a majority has the batch.

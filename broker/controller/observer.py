@@ -104,7 +104,8 @@ class _FetchedSnapshot:
 
 
 class Observer:
-    """Follows a log that was not replayed as a voter's. The caller has one request in flight at a time."""
+    """Follows a log that was not replayed as a voter's. `MetadataFetcher` in `broker/peers/joined_cluster.py` drives
+    it, with one request in flight at a time."""
 
     def __init__(self, metadata: MetadataLog, identity: ObserverIdentity, clock: Clock) -> None:
         self._metadata = metadata

@@ -538,10 +538,10 @@ class TopicRequests:
         self._config = config
         self._placer = placer
         self._new_topic_id = new_topic_id
-        self.create_unasked: Create = create_automatically or self.create
+        self.create_automatically: Create = create_automatically or self.create
         """Creates topics that no client has asked for by name, wherever the controller is."""
         self.has_room = placer.has_room
-        self.auto_create = AutoTopicCreation(config, self.create_unasked, controller).create
+        self.auto_create = AutoTopicCreation(config, self.create_automatically, controller).create
 
     async def create(
         self,

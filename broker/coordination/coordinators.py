@@ -53,9 +53,9 @@ class Coordinators:
         failed: Failed,
     ) -> None:
         """`failed` gets errors of the broker."""
-        image = metadata.image
+        image, create = metadata.image, topics.create_automatically
         self._is_silent = False
-        parts = (node_id, config, image, partitions, topics.create_unasked, clock, scheduler, turns, failed)
+        parts = (node_id, config, image, partitions, create, clock, scheduler, turns, failed)
         self._new_shares = partial(_new_shares, timers, (*parts, cluster.dead_letters()))
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
@@ -81,7 +81,7 @@ class Coordinators:
         self.groups = Groups(
             config, partitions, scheduler, runtime_of, metadata, lambda: self.share_persister
         )
-        self.internal_topics = InternalTopics(topics.create_unasked, clock, begin)
+        self.internal_topics = InternalTopics(create, clock, begin)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(
             config,

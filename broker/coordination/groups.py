@@ -201,8 +201,8 @@ class Groups:
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
         # Imported here, since it brings in a fifth of the broker: a start without groups doesn't wait for it.
-        from coordinator.group.parts import SharePorts
         from coordinator.group.shard import GroupShard
+        from coordinator.group.shard_parts import SharePorts
 
         return GroupShard(
             runtime,

@@ -32,7 +32,7 @@ MODULES = {
         "coordinator.group.streams.group",
         "coordinator.group.classic.group",
         "coordinator.group.store",
-        "coordinator.group.parts",
+        "coordinator.group.shard_parts",
         "coordinator.group.consumer.regexes",
         "coordinator.group.consumer.heartbeats",
         "coordinator.group.share.initializing",

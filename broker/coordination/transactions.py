@@ -188,7 +188,7 @@ def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
 
 # --- markers -----------------------------------------------------------------------------------------------------
 
-PER_TURN = 100
+MARKERS_PER_TURN = 100
 """Markers of one transaction that one turn of the loop writes. Others are served before the next ones."""
 
 MANY_MARKERS = 2
@@ -289,7 +289,7 @@ class TxnMarkers:
         row = _Row(marker, partitions, done)
         try:
             if self._left_at_once > 0:
-                self._left_at_once -= min(len(row.partitions), PER_TURN)
+                self._left_at_once -= min(len(row.partitions), MARKERS_PER_TURN)
                 self._write_some(row)
         finally:
             if row.partitions:
@@ -326,7 +326,7 @@ class TxnMarkers:
     def _write_some(self, row: _Row) -> None:
         answers = _Answers(row.done)
         row.build(self._clock.time_ns() // 1_000_000)
-        count = min(len(row.partitions), PER_TURN)
+        count = min(len(row.partitions), MARKERS_PER_TURN)
         until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
         broken: Exception | None = None
         for _ in range(count):

@@ -8,6 +8,9 @@ change, it appends records in the same turn of the loop as the check that guards
 that returns None sends no answer (Produce with acks=0). If the client hangs up, a handler ends at its `await`, unless
 it `runs_to_its_end`.
 
+At a broker of another node's controller, dispatch forwards the requests that only the controller can decide
+(`broker.peers.forwarding.FORWARDED`). Their handlers run there.
+
 A row here makes the node serve an API and advertise it in ApiVersions. The first request imports the module.
 """
 

@@ -2,7 +2,8 @@
 
 v4: −1 for the default counts (KIP-464; Kafka 4 takes it in every version); v5: the answer has the new topic's settings
 (KIP-525) if the client may see them; v6: refuses topics beyond a quota on changes (KIP-599); v7: topic ids.
-A client can produce as soon as it has the answer. Source: ControllerApis.createTopics.
+In a cluster this runs at the controller. A client can produce as soon as it has the answer: a broker that doesn't know
+the topic yet has the request wait (`broker.early_requests`). Source: ControllerApis.createTopics.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from broker.controller.image import NO_LEADER, alive_node
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.peers.opening import OPEN, Entrance
 from broker.peers.peer import OnePeer, PeerSettings
-from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.peers.replica_fetcher_manager import ReplicaFetchers
 from broker.replicas.replica_fetcher import FetchSettings
 from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -83,7 +83,7 @@ async def _asked_for(server: Server, wanted: Sequence[CreatableTopic]) -> Create
 
     async def ask() -> None:
         try:
-            outcome = await server.topics.create_unasked(wanted)
+            outcome = await server.topics.create_automatically(wanted)
         except Exception as error:
             if answered.cancelled():
                 raise

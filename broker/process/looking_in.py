@@ -53,7 +53,7 @@ async def _create_topics(node: AnyNode, question: Question) -> Any:
 
     async def create() -> None:
         try:
-            outcome.reply(await node.topics.create_unasked(wanted))
+            outcome.reply(await node.topics.create_automatically(wanted))
         except Exception as error:
             outcome.fail(error)
 

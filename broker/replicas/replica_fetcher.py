@@ -2,7 +2,7 @@
 logs.
 
     request = fetcher.request()
-    yield from fetcher.answered(request, answer)
+    await fetcher.answered(request, answer)
 
 Each partition is fetched from its log end. Batches are appended unchanged, and whatever the leader doesn't
 have is cut off. Nothing waits here: the caller asks again once there is something to ask (`wait_s`). While

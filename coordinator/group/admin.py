@@ -10,7 +10,7 @@ from coordinator.group.classic.states import DEAD, STABLE
 from coordinator.group.consumer.description import describe_consumer_group
 from coordinator.group.kinds import Group
 from coordinator.group.offsets.commit import Tombstones
-from coordinator.group.parts import ShardParts
+from coordinator.group.shard_parts import ShardParts
 from coordinator.group.streams.description import describe_streams_group
 from coordinator.group.streams.states import FILTERED_AS
 from protocol.errors import Error, KafkaError

@@ -57,7 +57,7 @@ def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
     return count
 
 
-# --- decisions that take long: made beside the loop, see `parts.py` -------------------------------------------
+# --- decisions that take long: made beside the loop, see `shard_parts.py` -------------------------------------------
 
 A = TypeVar("A")
 

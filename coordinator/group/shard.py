@@ -29,9 +29,9 @@ from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import OffsetExpiry
 from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
-from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
 from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import decode_record
+from coordinator.group.shard_parts import Journal, ShardParts, SharePorts, Undecided
 from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.statistics import GroupStatistics
 from coordinator.group.store import GroupStore

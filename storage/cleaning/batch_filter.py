@@ -1,7 +1,7 @@
 """Filtering the records of a batch, and building a batch from those that stay.
 
 Records are copied as they are, except that their timestamps may change, as they count from the batch's base
-timestamp.
+timestamp. Whether tombstones are due is up to the caller (`cleaner.py`).
 Source: Cleaner.shouldRetainRecord, MemoryRecords.filterTo.
 """
 

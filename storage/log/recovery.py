@@ -1,10 +1,10 @@
 """Opening a log. After a clean stop its side files are trusted, otherwise they are rebuilt from the batches.
 
 After an unclean stop, every segment from the one that holds the recovery point is read again. The log ends
-before the first batch that isn't whole or whose CRC doesn't match, and later segments are dropped. Even after
-a clean stop, a missing or contradictory side file is noticed, and its segment read again. Kafka trusts the
-absence of a snapshot or a transaction index, and then serves records that it shouldn't. Source:
-org.apache.kafka.storage LogLoader.
+before the first batch that isn't whole or whose CRC doesn't match (`segment_recovery.recover` finds it), and
+later segments are dropped. Even after a clean stop, a missing or contradictory side file is noticed, and its
+segment read again. Kafka trusts the absence of a snapshot or a transaction index, and then serves records that
+it shouldn't. Source: org.apache.kafka.storage LogLoader.
 """
 
 from __future__ import annotations

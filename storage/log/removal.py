@@ -1,4 +1,5 @@
-"""Removing files of a log: they are renamed at once, and unlinked in the background after a delay."""
+"""Removing files of a log, by retention and otherwise: they are renamed at once, and unlinked in the background
+after a delay."""
 
 from __future__ import annotations
 

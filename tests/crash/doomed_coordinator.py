@@ -19,7 +19,7 @@ from typing import Any
 from storage.files import FaultHook
 from tests.crash.doomed_broker import ask_before_each_operation, killer, recorder
 
-PER_TURN = 2
+MARKERS_PER_TURN = 2
 TIMEOUT = "Timeout"
 REQUESTS = {
     "init_producer_id": "InitProducerId",
@@ -82,8 +82,8 @@ def main() -> int:
     from broker.__main__ import main as run_broker
     from broker.coordination import transactions
 
-    assert hasattr(transactions, "PER_TURN")
-    transactions.PER_TURN = PER_TURN
+    assert hasattr(transactions, "MARKERS_PER_TURN")
+    transactions.MARKERS_PER_TURN = MARKERS_PER_TURN
     run: Callable[[], int] = run_broker
     return run()
 

@@ -16,7 +16,7 @@ from broker.environment.scheduler import LoopScheduler, SystemClock
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
 from broker.peers.peer import Peer, PeerSettings
-from broker.peers.replica_fetchers import ReplicaFetching
+from broker.peers.replica_fetcher_manager import ReplicaFetching
 from broker.replicas.replica import Follower, WaitingFetches
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from storage.disk_files import DiskFiles

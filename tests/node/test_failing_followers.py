@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.replica_fetchers import ReplicaFetching
+from broker.peers.replica_fetcher_manager import ReplicaFetching
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from protocol.errors import BrokenInvariantError, Error, KafkaError

@@ -46,7 +46,7 @@ class OfCluster:
         self.asked = 0
         self.slept: list[float] = []
         self.config = SimpleNamespace(joins=True, controller_listeners=())
-        self.topics = SimpleNamespace(create_unasked=self._create)
+        self.topics = SimpleNamespace(create_automatically=self._create)
         self.controller = SimpleNamespace(begin=drive)
         self.failures: list[BaseException] = []
         self.stop_on_failure = self.failures.append

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.transactions import PER_TURN
+from broker.coordination.transactions import MARKERS_PER_TURN
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -128,9 +128,9 @@ async def test_kafka_17507_offsets_of_the_next_transaction_wait_until_the_marker
     tmp_path: Path,
 ) -> None:
     """The marker of the offsets is the last of many, and on its way when the producer goes on."""
-    node = await coordinating(tmp_path, partitions=PER_TURN + 1)
+    node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = Producer(node, version=1).begin()
-    producer.add(*[("t", index) for index in range(PER_TURN + 1)])
+    producer.add(*[("t", index) for index in range(MARKERS_PER_TURN + 1)])
     producer.add_offsets()
     assert producer.commit_offsets(7) == [Error.NONE]
     assert producer.end() is Error.NONE

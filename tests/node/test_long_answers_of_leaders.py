@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.replica_fetchers import ReplicaFetching
+from broker.peers.replica_fetcher_manager import ReplicaFetching
 from broker.replicas.replica import Follower, WaitingFetches
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import (

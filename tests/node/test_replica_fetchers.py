@@ -10,7 +10,7 @@ from typing import Any
 from broker.controller.broker_records import BrokerIncarnation
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChanges
 from broker.peers.peer import PeerSettings
-from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.peers.replica_fetcher_manager import ReplicaFetchers
 from broker.quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from broker.replicas.replica_fetcher import FetchSettings
 from broker.server import Server

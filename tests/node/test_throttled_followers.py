@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import TOPIC_RESOURCE
-from broker.peers.replica_fetchers import ReplicaFetching
+from broker.peers.replica_fetcher_manager import ReplicaFetching
 from broker.quotas import FOLLOWER_REPLICAS
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FetchSettings

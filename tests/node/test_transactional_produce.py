@@ -10,7 +10,7 @@ import pytest
 
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.produce_verification import TransactionSupportedOperation
-from broker.coordination.transactions import PER_TURN
+from broker.coordination.transactions import MARKERS_PER_TURN
 from broker.network.answers import CloseConnectionError
 from broker.replicas.replica import Follower
 from broker.server import Server
@@ -209,13 +209,13 @@ async def ending(node: Server, version: int) -> Producer:
     producer = Producer(node, version=version).begin()
     helper = Producer(node, version=1)
     helper.producer_id, helper.epoch = producer.producer_id, producer.epoch
-    helper.add(*[("t", index) for index in range(PER_TURN + 1)])
+    helper.add(*[("t", index) for index in range(MARKERS_PER_TURN + 1)])
     assert producer.end() is Error.NONE
     return producer
 
 
 async def test_version_1_is_told_to_come_again_while_the_end_before_is_under_way(tmp_path: Path) -> None:
-    node = await coordinating(tmp_path, partitions=PER_TURN + 1)
+    node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = await ending(node, 1)
 
     [answer] = producer.produce(("t", 0), version=11).responses[0].partition_responses
@@ -225,7 +225,7 @@ async def test_version_1_is_told_to_come_again_while_the_end_before_is_under_way
 
 
 async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
-    node = await coordinating(tmp_path, partitions=PER_TURN + 1)
+    node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = await ending(node, 2)
 
     waiting = asyncio.ensure_future(answered(producer.produce(("t", 0))))
@@ -241,7 +241,7 @@ async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
 
 
 async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -> None:
-    node = await coordinating(tmp_path, partitions=PER_TURN + 1)
+    node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = await ending(node, 2)
     node.markers.stop()  # the rest of them is held back
 
@@ -258,7 +258,7 @@ async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -
 
 async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_path: Path) -> None:
     node = await coordinating(
-        tmp_path, "add.partitions.to.txn.retry.backoff.max.ms=20", partitions=PER_TURN + 1
+        tmp_path, "add.partitions.to.txn.retry.backoff.max.ms=20", partitions=MARKERS_PER_TURN + 1
     )
     producer = await ending(node, 2)
     node.markers.stop()
@@ -273,7 +273,7 @@ async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_
 
 
 async def test_a_batch_that_waits_while_its_topic_is_deleted_finds_nothing(tmp_path: Path) -> None:
-    node = await coordinating(tmp_path, partitions=PER_TURN + 1)
+    node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     create(node, "gone")
     producer = await ending(node, 2)
 

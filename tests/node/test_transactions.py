@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordination.transactions import PER_TURN, TRANSACTION_TOPIC
+from broker.coordination.transactions import MARKERS_PER_TURN, TRANSACTION_TOPIC
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
@@ -193,9 +193,9 @@ async def test_offsets_of_a_transaction_that_is_aborted_never_count(tmp_path: Pa
     assert committed(node) == (-1, Error.NONE)
 
 
-@pytest.mark.limit("broker.coordination.transactions.PER_TURN")
+@pytest.mark.limit("broker.coordination.transactions.MARKERS_PER_TURN")
 async def test_others_are_served_while_markers_go_to_many_partitions(tmp_path: Path) -> None:
-    count = 2 * PER_TURN + 50
+    count = 2 * MARKERS_PER_TURN + 50
     node = await coordinating(tmp_path, partitions=count)
     producer = Producer(node, version=1).begin()
     producer.add(*[("t", index) for index in range(count)])
@@ -207,12 +207,12 @@ async def test_others_are_served_while_markers_go_to_many_partitions(tmp_path: P
         assert Producer(node, "other").begin().end(commit=False) is Error.NONE
         await turns()
 
-    assert written == [PER_TURN, 2 * PER_TURN, count]
+    assert written == [MARKERS_PER_TURN, 2 * MARKERS_PER_TURN, count]
     assert state(node) == "CompleteCommit"
 
 
 async def test_large_transactions_take_turns(tmp_path: Path) -> None:
-    count = 3 * PER_TURN
+    count = 3 * MARKERS_PER_TURN
     node = await coordinating(tmp_path, partitions=count)
     producers = [Producer(node, name, version=1).begin() for name in ("a", "b")]
     for producer in producers:
@@ -224,7 +224,7 @@ async def test_large_transactions_take_turns(tmp_path: Path) -> None:
         return [ids.count(producer.producer_id) for producer in producers]
 
     await turns(2)
-    assert written() == [2 * PER_TURN, 2 * PER_TURN]
+    assert written() == [2 * MARKERS_PER_TURN, 2 * MARKERS_PER_TURN]
     await turns(2)
     assert [state(node, name) for name in ("a", "b")] == ["CompleteCommit", "CompleteCommit"]
 
@@ -244,7 +244,7 @@ async def test_a_partition_that_was_deleted_awaits_no_marker(tmp_path: Path) -> 
 
 
 async def test_a_topic_deleted_between_the_turns_of_its_markers_holds_nothing_up(tmp_path: Path) -> None:
-    count = PER_TURN + 1
+    count = MARKERS_PER_TURN + 1
     node = await coordinating(tmp_path, partitions=count)
     producer = Producer(node, version=1).begin()
     producer.add(*[("t", index) for index in range(count)])

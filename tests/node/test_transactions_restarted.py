@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.definitions import StartError
-from broker.coordination.transactions import PER_TURN, TRANSACTION_TOPIC
+from broker.coordination.transactions import MARKERS_PER_TURN, TRANSACTION_TOPIC
 from broker.network.listener import Listener
 from broker.server import Server
 from coordinator.java.maps import partition_of_key
@@ -157,7 +157,7 @@ async def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: 
 
 
 async def test_a_stop_writes_no_more_markers(tmp_path: Path) -> None:
-    count = 2 * PER_TURN
+    count = 2 * MARKERS_PER_TURN
     node = await coordinating(tmp_path, partitions=count)
     producer = Producer(node, version=1).begin()
     producer.add(*[("t", index) for index in range(count)])
@@ -170,7 +170,9 @@ async def test_a_stop_writes_no_more_markers(tmp_path: Path) -> None:
     again = await coordinating(tmp_path)
     await turns(3)
     assert state(again) == "CompleteCommit"
-    assert [len(markers(again, index=index)) for index in range(PER_TURN, count)] == [1] * PER_TURN
+    assert [len(markers(again, index=index)) for index in range(MARKERS_PER_TURN, count)] == [
+        1
+    ] * MARKERS_PER_TURN
 
 
 async def test_transactional_ids_are_spread_over_the_partitions_by_kafkas_hash(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.transactions import AT_ONCE_PER_TURN, MANY_MARKERS, PER_TURN
+from broker.coordination.transactions import AT_ONCE_PER_TURN, MANY_MARKERS, MARKERS_PER_TURN
 from broker.environment.scheduler import TURN_S
 from broker.server import Server
 from coordinator.ports import TxnMarker
@@ -157,13 +157,13 @@ async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: 
 
 
 async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp_path: Path) -> None:
-    count = PER_TURN + 1
+    count = MARKERS_PER_TURN + 1
     node = await coordinating(tmp_path, partitions=count)
 
     waiting = ask(
         node, WriteTxnMarkersRequest(markers=[mark(node, 5, 0, *[("t", index) for index in range(count)])]), 2
     )
-    assert markers(node, index=PER_TURN) == []
+    assert markers(node, index=MARKERS_PER_TURN) == []
     answer = await answered(waiting)
 
     assert found_in(answer) == {5: {("t", index): Error.NONE for index in range(count)}}

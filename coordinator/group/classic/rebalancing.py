@@ -15,7 +15,7 @@ from functools import partial
 
 from coordinator.group.classic.group import ClassicGroup, ClassicMember, group_record
 from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, PREPARING, STABLE
-from coordinator.group.parts import RETRY_MS, ShardParts
+from coordinator.group.shard_parts import RETRY_MS, ShardParts
 from coordinator.ports import Barriers
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse

@@ -31,9 +31,9 @@ from coordinator.group.classic.states import (
     answer_of,
 )
 from coordinator.group.member_memory import assignments_bytes, brought_by_join, classic_group_bytes
-from coordinator.group.parts import ShardParts
 from coordinator.group.ports import Client
 from coordinator.group.records import AnyRecord, GroupRecord
+from coordinator.group.shard_parts import ShardParts
 from protocol.errors import Error, KafkaError
 from protocol.messages.group_records import GroupMetadataValue
 from protocol.messages.groups import (

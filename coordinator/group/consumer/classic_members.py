@@ -32,7 +32,7 @@ from coordinator.group.consumer.migration import Leaving, Migration
 from coordinator.group.consumer.states import MemberState
 from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.member_memory import brought_by_classic_member
-from coordinator.group.parts import DeferredDecision, ShardParts
+from coordinator.group.shard_parts import DeferredDecision, ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups import (

@@ -22,9 +22,9 @@ from coordinator.group.consumer.group import (
 )
 from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH, MemberState
 from coordinator.group.modern.group import Target
-from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts
 from coordinator.group.ports import MayDescribe
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import Effects, Late, MemberSessions, ShardParts
 from protocol.errors import Error, KafkaError
 
 log = logging.getLogger("barnabas.groups")

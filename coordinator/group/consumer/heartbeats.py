@@ -2,8 +2,10 @@
 
     admission → subscription → target → reconciliation → records → answer
 
+A steady heartbeat goes from admission straight to the answer (`has_settled`).
+
 Each step decides by the group's current state. The records of one heartbeat are written together and then
-applied. If there is much to decide, everything but the writing is done beside the loop: see `parts.py`.
+applied. If there is much to decide, everything but the writing is done beside the loop: see `shard_parts.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
@@ -35,8 +37,8 @@ from coordinator.group.consumer.states import (
 )
 from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.member_memory import brought_by_heartbeat
-from coordinator.group.parts import DeferredHeartbeat, ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics, partitions_of
+from coordinator.group.shard_parts import DeferredHeartbeat, ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (

@@ -48,9 +48,9 @@ from coordinator.group.consumer.group import (
 )
 from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH
 from coordinator.group.modern.group import Target
-from coordinator.group.parts import ShardParts
 from coordinator.group.ports import KnownTopics
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups import (

@@ -6,7 +6,7 @@ one is answered first, and long resolutions let others in (Kafka uses a thread).
 at a time, and the next one starts at least 10 seconds after the last.
 
 The matches become records: at once if they are few, else beside the loop. If the group changes meanwhile the
-decision is made again, as for requests (`parts.py`). If they can't be recorded, a later heartbeat has them
+decision is made again, as for requests (`shard_parts.py`). If they can't be recorded, a later heartbeat has them
 matched again. Kafka, too, logs and drops a result that can't be written.
 
 Source: `GroupMetadataManager` (maybeUpdateRegularExpressions, handleRegularExpressionsResult),
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.group.consumer.decision import Decision, GroupDecision
 from coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex, epoch_record, regex_record
 from coordinator.group.modern.group import count_subscribers
-from coordinator.group.parts import DeferredDecision, ShardParts
 from coordinator.group.ports import MOST_TRIES, MayDescribe, partitions_of
+from coordinator.group.shard_parts import DeferredDecision, ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.waiting import compute
@@ -251,7 +251,7 @@ class Regexes:
 
 
 def checked(regex: str) -> Pattern:
-    """Compile an expression. Raises KafkaError. For a long one call this beside the loop (`parts.py`)."""
+    """Compile an expression. Raises KafkaError. For a long one call this beside the loop (`shard_parts.py`)."""
     # Imported here: few groups use regular expressions, so a start doesn't load them.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 

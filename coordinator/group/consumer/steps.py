@@ -37,8 +37,8 @@ from coordinator.group.consumer.regexes import RegexChange, Regexes
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
 from coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
 from coordinator.group.modern.group import NO_TARGET, Target, same_target
-from coordinator.group.parts import ShardParts
 from coordinator.group.ports import KnownTopics
+from coordinator.group.shard_parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 

@@ -25,7 +25,7 @@ from coordinator.group.offsets.commit import (
     StagedOffsets,
     Tombstones,
 )
-from coordinator.group.parts import ShardParts
+from coordinator.group.shard_parts import ShardParts
 from protocol.errors import Error, KafkaError
 
 log = logging.getLogger("barnabas.groups")

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import islice
 
 from coordinator.group.kinds import Group
-from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
+from coordinator.group.shard_parts import ShardParts
 from protocol.errors import KafkaError
 from protocol.waiting import Waiting, step, turn
 

@@ -4,7 +4,7 @@
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. That
 its topics were looked up, and the lines of the log, come before. Where it is much, all but the writing is done beside
-the loop: see `parts.py`.
+the loop: see `shard_parts.py`.
 
 Timers, by key: ("share session", group, member). Whoever leaves, or whose session ends, is taken out, and the group is
 assigned anew at somebody's next heartbeat.
@@ -25,9 +25,9 @@ from coordinator.commit_waiters import Gate
 from coordinator.group.member_memory import brought_by_share_heartbeat
 from coordinator.group.modern.assignors import AssignorError, GroupSpec, MemberSpec
 from coordinator.group.modern.group import NO_TARGET, Target, same_target
-from coordinator.group.parts import DeferredHeartbeat, Effects, Sessions, ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics, partitions_of
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import DeferredHeartbeat, Effects, Sessions, ShardParts
 from coordinator.group.share.group import (
     InitTopics,
     ShareGroup,

@@ -20,8 +20,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import ShardParts
 from coordinator.group.share.group import (
     UNKNOWN_TOPIC,
     InitTopics,

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.commit_waiters import Gate
 from coordinator.group.modern.group import Target
-from coordinator.group.parts import ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import ShardParts
 from coordinator.group.share.group import (
     InitTopic,
     ShareGroup,

@@ -3,7 +3,7 @@
     admission → topology → target → reconciliation → records → answer
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `parts.py`.
+that is much, all but the writing is done beside the loop: see `shard_parts.py`.
 
 Source: `GroupMetadataManager` (streamsGroupHeartbeat, in its order; streamsGroupLeave, streamsGroupFenceMember).
 """
@@ -25,9 +25,9 @@ from coordinator.group.consumer.states import (
     MemberEpochRelation,
 )
 from coordinator.group.member_memory import brought_by_streams_heartbeat
-from coordinator.group.parts import DeferredHeartbeat, MemberSessions, ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import DeferredHeartbeat, MemberSessions, ShardParts
 from coordinator.group.streams.group import (
     StreamsGroup,
     StreamsMember,

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts, StagedRecords
 from coordinator.group.ports import MOST_TRIES
 from coordinator.group.records import AnyRecord
+from coordinator.group.shard_parts import Effects, Late, MemberSessions, ShardParts, StagedRecords
 from coordinator.group.streams.group import (
     StreamsGroup,
     StreamsMember,

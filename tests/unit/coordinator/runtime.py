@@ -9,10 +9,10 @@ from typing import Any
 from broker.environment.scheduler import TimerQueue
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.parts import SharePorts
 from coordinator.group.ports import Client, KnownTopic
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.shard import GroupShard
+from coordinator.group.shard_parts import SharePorts
 from coordinator.ports import CoordinatorRecord, WhenCommitted
 from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError

@@ -15,7 +15,7 @@ from coordinator.group.consumer import regexes as regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.heartbeats import MOST_IN_PASSING, LongHeartbeat
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.parts import RETRY_MS
+from coordinator.group.shard_parts import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

@@ -13,7 +13,7 @@ from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.consumer import regexes
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.heartbeats import MOST_IN_PASSING, LongHeartbeat
-from coordinator.group.parts import RETRY_MS
+from coordinator.group.shard_parts import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
