@@ -1,5 +1,4 @@
-"""Answers and requests that a fault alters: an answer of before, ranges of versions, records with a byte that is
-another one."""
+"""Answers and requests that a fault alters: a former answer, fewer versions, records with a flipped byte."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from protocol.wire.codec import encode
 from storage.files import FileRange
 
 MOST_REMEMBERED = 1_000
-"""Answers, of one fault: a request that comes first behind so many others is answered as it is now."""
+"""Answers that one fault remembers. After that a new request gets its present answer."""
 
 
 def as_it_was(answered: dict[bytes, Any], version: int, asked: Any, answer: Any) -> Any:
-    """The answer that the same request got first, which is this one where there was none: it's kept in `answered`."""
+    """The answer that the same request got the first time; `answered` keeps it. This answer if there was none."""
     key = version.to_bytes(2) + type(asked).__name__.encode() + bytes(encode(asked, version))
     if key not in answered and len(answered) < MOST_REMEMBERED:
         answered[key] = answer
@@ -23,7 +22,7 @@ def as_it_was(answered: dict[bytes, Any], version: int, asked: Any, answer: Any)
 
 
 def with_fewer_versions(answer: Any, versions: Mapping[int, tuple[int, int]]) -> Any:
-    """An ApiVersions response which says of these API keys no more than lies between the two."""
+    """An ApiVersions response with only these versions, (lowest, highest), of these API keys."""
     for each in answer.api_keys:
         if each.api_key in versions:
             lowest, highest = versions[each.api_key]
@@ -34,17 +33,17 @@ def with_fewer_versions(answer: Any, versions: Mapping[int, tuple[int, int]]) ->
 
 
 def corrupted(message: Any) -> Any:
-    """A Produce request, or a Fetch response, in which a byte of each partition's first records is another one: behind
-    the head of the batch, which has its checksum."""
+    """A Produce request, or a Fetch response, with a flipped byte in each partition's first batch, behind the batch's
+    header, which has its checksum."""
     for partition in _with_records(message):
         records = partition.records
-        if isinstance(records, memoryview):  # of a request: they lie in the buffer that they came in
+        if isinstance(records, memoryview):  # a request's records are in the buffer that received them
             if len(records) > BATCH_OVERHEAD:
                 records[-1] ^= 0xFF
             continue
         data = bytearray().join(map(_read, records if isinstance(records, list) else [records or b""]))
         if len(data) > BATCH_OVERHEAD:
-            size = int.from_bytes(data[8:LOG_OVERHEAD]) + LOG_OVERHEAD  # of the first batch
+            size = int.from_bytes(data[8:LOG_OVERHEAD]) + LOG_OVERHEAD  # the first batch's
             data[min(size, len(data)) - 1] ^= 0xFF
             partition.records = bytes(data)
     return message

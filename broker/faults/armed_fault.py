@@ -1,4 +1,4 @@
-"""What is said of a fault: where it stands, what happens there, to which, and when.
+"""The definition of a fault: its place, what happens there, to which requests, and when.
 
 {"api": "EndTxn", "do": "drop", "at": "answer", "transactional_id": "payer", "nth": 2}
 """
@@ -23,28 +23,27 @@ if TYPE_CHECKING:
 
 _MOST_DELAY_MS = 3_600_000
 _MOST_BLOCKING_MS = 10_000
-"""Of an operation on files: who asks for it can't be let wait in turns, and all others wait too where that is the
-loop."""
+"""The longest delay of an operation on files: it blocks its thread, and if that is the loop, everything waits."""
 
 
 class FaultError(Exception):
-    """It can't be armed; why, in one line."""
+    """The fault can't be armed. The message says why, in one line."""
 
 
 class FaultPoint(Enum):
-    """Where the fault stands."""
+    """The place of a fault."""
 
     REQUEST = "request"  # before a request's work
-    ANSWER = "answer"  # behind its work, before its client is told
+    ANSWER = "answer"  # after its work, before the answer is sent
     PREPARE = "prepare"  # before PrepareCommit or PrepareAbort is written
-    PREPARED = "prepared"  # once it is committed, before the client is told and any marker is sent
+    PREPARED = "prepared"  # after it is committed, before the client's answer and before any marker
     MARKER = "marker"  # before a transaction's marker is written to a partition
-    MARKED = "marked"  # once it is written, before the transaction's coordinator is told
-    COMPLETE = "complete"  # all markers are there, before CompleteCommit or CompleteAbort is written
-    COMPLETED = "completed"  # once it is committed
-    LOAD = "load"  # before a coordinator reads a partition that came to be led here
+    MARKED = "marked"  # after it is written, before the transaction's coordinator gets the answer
+    COMPLETE = "complete"  # after all markers, before CompleteCommit or CompleteAbort is written
+    COMPLETED = "completed"  # after it is committed
+    LOAD = "load"  # before a coordinator loads a partition that this broker now leads
     REBALANCE = (
-        "rebalance"  # all members have joined, or were waited for long enough; before the next generation
+        "rebalance"  # after all members have joined, or the wait for them is over; before the next generation
     )
     FILE = "file"  # before an operation on a file
 
@@ -52,23 +51,23 @@ class FaultPoint(Enum):
 class Do(Enum):
     """What happens there."""
 
-    ERROR = "error"  # before the work: instead of it; behind it: all that it came to is told as this error
+    ERROR = "error"  # before the work: this error instead of it; after it: this error whatever its result
     DELAY = "delay"
     HOLD = "hold"  # until it is released
-    DROP = "drop"  # nothing is answered; before the work, nothing is done either
-    CLOSE = "close"  # the connection, before anything is answered
-    CUT = "cut"  # the connection, amid the answer
-    TWICE = "twice"  # before the work: it is done twice; behind it: it is answered twice
-    LATE = "late"  # answered behind what the client asks next, for so long or until it is released
-    STALE = "stale"  # answered as the same request was, when it first came
+    DROP = "drop"  # there is no answer; before the work, the work isn't done either
+    CLOSE = "close"  # close the connection before the answer
+    CUT = "cut"  # close the connection in the middle of the answer
+    TWICE = "twice"  # before the work: do it twice; after it: answer twice
+    LATE = "late"  # answer after later requests of the client, after a delay or once it is released
+    STALE = "stale"  # give the answer that the same request got the first time
     THROTTLE = (
-        "throttle"  # the answer says so, and nothing more of the connection is served for so long (KIP-219)
+        "throttle"  # say so in the answer, and serve nothing more of the connection for so long (KIP-219)
     )
-    VERSIONS = "versions"  # ApiVersions tells of fewer
-    CORRUPT = "corrupt"  # a byte of the records is another one
-    FLIP = "flip"  # a byte of the file, on the disk
-    PAUSE = "pause"  # the broker, as by SIGSTOP
-    CRASH = "crash"  # the broker, as by kill -9
+    VERSIONS = "versions"  # list fewer in the answer to ApiVersions
+    CORRUPT = "corrupt"  # flip a byte of the records
+    FLIP = "flip"  # flip a byte of the file, on the disk
+    PAUSE = "pause"  # stop the broker, as by SIGSTOP
+    CRASH = "crash"  # kill the broker, as by kill -9
 
 
 _ANYWHERE = frozenset((Do.DELAY, Do.HOLD, Do.PAUSE, Do.CRASH))
@@ -106,22 +105,22 @@ OF_MARKERS = frozenset((FaultPoint.MARKER, FaultPoint.MARKED))
 _PLACE_OF: Final = dict.fromkeys((Do.CUT, Do.LATE, Do.STALE, Do.THROTTLE, Do.VERSIONS), FaultPoint.ANSWER) | {
     Do.FLIP: FaultPoint.FILE
 }
-"""Where it is, though nobody says so: there is no other place for it."""
+"""The place of actions that have only one; it needn't be given."""
 
 _FOR_ALL = frozenset((Do.STALE, Do.VERSIONS))
-"""Where nobody says for how many."""
+"""Actions that fire each time, unless `times` is given."""
 
 _WITH_RECORDS = ("Produce", "Fetch")
 
 ERRNOS: Final[Mapping[str, int]] = {
     name: getattr(errno, name) for name in ("EIO", "ENOSPC", "EROFS", "EACCES", "EMFILE", "EDQUOT")
 }
-"""How an operation on a file may fail."""
+"""The errors with which an operation on a file may fail."""
 
 
 class ArmedFault:
-    """One that is armed. `seen`: how many it is about came by; `fired`: on how many of them it was carried out;
-    `standing`: those that it holds."""
+    """An armed fault. `seen`: how many requests or steps it has matched; `fired`: on how many of these it was carried
+    out; `standing`: those that it holds."""
 
     def __init__(self, number: int, said: Mapping[str, Any]) -> None:
         """Raises FaultError."""
@@ -160,34 +159,32 @@ class ArmedFault:
         if left:
             raise FaultError(f"a fault has no {', '.join(map(str, left))} here; it has {', '.join(_KNOWN)}")
         if self._partition is not None and "topic" not in self._named:
-            raise FaultError("partition=... of which topic? topic=... says it")
+            raise FaultError("partition=... needs topic=...")
         self.seen = self.fired = 0
         self.standing: list[Later[None]] = []
         self.answered: dict[bytes, Any] = {}
-        """By request, as it was answered when it first came."""
+        """The first answer to each request."""
 
     def _check_place(self) -> None:
         if self.do not in DONE_AT[self.at]:
             places = ", ".join(point.value for point, done in DONE_AT.items() if self.do in done)
             raise FaultError(
-                f"do={self.do.value!r} isn't for at={self.at.value!r}: it is for {places}; "
-                f"there it can be {', '.join(sorted(do.value for do in DONE_AT[self.at]))}"
+                f"do={self.do.value!r} isn't for at={self.at.value!r}, but for {places}; "
+                f"at={self.at.value!r} takes {', '.join(sorted(do.value for do in DONE_AT[self.at]))}"
             )
         if self.at not in OF_REQUESTS and self.apis is not None:
-            raise FaultError(f"at={self.at.value!r} is inside the broker, and is about no api")
+            raise FaultError(f"at={self.at.value!r} is inside the broker, and takes no api")
         if self.do is Do.VERSIONS:
             self.apis = _apis("ApiVersions")
         if self.do is Do.CORRUPT:
             with_records = _apis(_WITH_RECORDS[0] if self.at is FaultPoint.REQUEST else _WITH_RECORDS[1])
             self.apis = with_records if self.apis is None else self.apis
             if not self.apis <= with_records:
-                raise FaultError(
-                    f"there are records in a request of {' and in an answer to '.join(_WITH_RECORDS)}"
-                )
+                raise FaultError(f"only a request of {' and an answer to '.join(_WITH_RECORDS)} have records")
         if self.do is Do.THROTTLE and self.apis is not None:
             mute = [APIS[key].name for key in self.apis if not _can_say(key, "throttle_time_ms")]
             if mute:
-                raise FaultError(f"an answer to {mute[0]} can't say that its client is throttled")
+                raise FaultError(f"an answer to {mute[0]} has no throttle time")
 
     def _check_error(self) -> None:
         for name in sorted(APIS[key].name for key in self.apis or ()):
@@ -204,11 +201,11 @@ class ArmedFault:
 
     @property
     def is_over(self) -> bool:
-        """It won't fire any more."""
+        """True if it won't fire any more."""
         return self._times is not None and self.fired >= self._times
 
     def fires(self, subject: Subject) -> bool:
-        """Whether it does on this one, which is counted."""
+        """True if it fires on this one. Counts the subject."""
         if self.is_over or not self.is_about(subject):
             return False
         self.seen += 1
@@ -218,7 +215,7 @@ class ArmedFault:
         return True
 
     def is_about(self, subject: Subject) -> bool:
-        """Whether it is one of those that are named, whatever its API."""
+        """True if the subject matches the fault's conditions. The API isn't checked here."""
         if any(subject.sender(name) != wanted for name, wanted in self._of_sender.items()):
             return False
         if self._operations is not None and self._operations.isdisjoint(subject.values("operation")):
@@ -237,7 +234,7 @@ class ArmedFault:
         return all(wanted in subject.values(path) for path, wanted in self._fields.items())
 
     def state(self) -> dict[str, int]:
-        """As it is told to who armed it."""
+        """The state, as JSON for the test."""
         return {
             "fault": self.number,
             "seen": self.seen,
@@ -252,7 +249,7 @@ _KNOWN = (
 )  # fmt: skip
 
 
-# --- Each word of it ------------------------------------------------------------------------------------------
+# --- Parsing the fields of a fault ----------------------------------------------------------------------------
 
 _NAMES = {api.name.lower(): api for api in APIS.values()}
 
@@ -260,7 +257,7 @@ _NAMES = {api.name.lower(): api for api in APIS.values()}
 def _apis(said: Any) -> frozenset[int]:
     names = [said] if isinstance(said, str) else said
     if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
-        raise FaultError(f"api={said!r}: the name of one, or several")
+        raise FaultError(f"api={said!r}: it has to be the name of an API, or several names")
     unknown = [name for name in names if name.lower() not in _NAMES]
     if unknown:
         raise FaultError(
@@ -279,7 +276,7 @@ def _one_of(kind: type[Any], said: Any, name: str) -> Any:
 def _errno(said: Any) -> int:
     if said in ERRNOS:
         return ERRNOS[said]
-    raise FaultError(f"error={said!r}: what the system says of a file, {', '.join(ERRNOS)}")
+    raise FaultError(f"error={said!r}: for a file it can be {', '.join(ERRNOS)}")
 
 
 def _error(said: Any) -> Error:
@@ -287,38 +284,38 @@ def _error(said: Any) -> Error:
         return Error[said]
     close = [name for name in Error.__members__ if isinstance(said, str) and said.upper() in name]
     hint = f"; is it {' or '.join(close[:3])}?" if close else ", such as NOT_COORDINATOR"
-    raise FaultError(f"error={said!r}: Kafka's name of an error{hint}")
+    raise FaultError(f"error={said!r}: it has to be Kafka's name of an error{hint}")
 
 
 def _text(left: dict[str, Any], name: str) -> str | None:
     said = left.pop(name, None)
     if said is not None and not isinstance(said, str):
-        raise FaultError(f"{name}={said!r}: a text")
+        raise FaultError(f"{name}={said!r}: it has to be a text")
     return said
 
 
 def _number(left: dict[str, Any], name: str, least: int, most: int, default: int | None = None) -> int:
     said = left.pop(name, default)
     if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= most:
-        raise FaultError(f"{name}={said!r}: a number from {least} to {most}")
+        raise FaultError(f"{name}={said!r}: it has to be a number from {least} to {most}")
     return said
 
 
 def _share(said: Any) -> float:
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said <= 1:
-        raise FaultError(f"probability={said!r}: more than 0, and 1 at most")
+        raise FaultError(f"probability={said!r}: it has to be above 0 and at most 1")
     return float(said)
 
 
 def _drawn(seed: int, number: int) -> float:
-    """From 0 to 1, the same for the same seed: not by chance."""
+    """A number from 0 to 1, always the same for the same seed and number."""
     digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
     return int.from_bytes(digest[:7]) / 2**56
 
 
 def _fields(said: Any) -> dict[str, Any]:
     if not isinstance(said, Mapping) or not all(isinstance(path, str) for path in said):
-        raise FaultError(f'fields={said!r}: values by the names of fields, as {{"committed": true}}')
+        raise FaultError(f'fields={said!r}: it has to be values by field, such as {{"committed": true}}')
     return dict(said)
 
 
@@ -328,13 +325,13 @@ def _operations(left: dict[str, Any], at: FaultPoint) -> frozenset[str] | None:
     said = left.pop("operation")
     names = [said] if isinstance(said, str) else said
     if not isinstance(names, Sequence) or not names or not {*names} <= {*OPERATIONS}:
-        raise FaultError(f"operation={said!r}: one or several of {', '.join(sorted(OPERATIONS))}")
+        raise FaultError(f"operation={said!r}: it has to be one or more of {', '.join(sorted(OPERATIONS))}")
     return frozenset(names)
 
 
 def _versions(said: Any) -> dict[int, tuple[int, int]]:
     if not isinstance(said, Mapping) or not said:
-        raise FaultError('versions=...: the lowest and the highest by name, as {"Fetch": [4, 12]}')
+        raise FaultError('versions=...: it has to be [lowest, highest] by API, such as {"Fetch": [4, 12]}')
     found = {}
     for name, between in said.items():
         (key,) = _apis(name)
@@ -343,7 +340,7 @@ def _versions(said: Any) -> dict[int, tuple[int, int]]:
             or len(between) != 2
             or not all(isinstance(v, int) for v in between)
         ):
-            raise FaultError(f"versions of {name}: {between!r} isn't the lowest and the highest")
+            raise FaultError(f"versions of {name}: {between!r} isn't [lowest, highest]")
         found[key] = (int(between[0]), int(between[1]))
     return found
 

@@ -1,11 +1,11 @@
 """The answer to a request that fails as a whole, as Kafka's own classes make it.
 
-Source: `AbstractRequest.getErrorResponse` of each API. What most of them do follows from the messages' fields. The
-error stands at the top where the answer has a place for it there. Otherwise it stands in an entry for each thing that
-the request names, under the request's own key. `tests/golden/test_error_answers.py` compares all of them with Kafka's.
+Source: `AbstractRequest.getErrorResponse` of each API. Most answers follow from the messages' fields. If the answer has
+an error field at the top, the error is there. Otherwise it is in an entry for each thing that the request names, under
+the request's own key. `tests/golden/test_error_answers.py` compares all of them with Kafka's.
 
-Fetch, ShareFetch and ShareAcknowledge have both places, and Kafka's classes take the one at the top. Here only an error
-of the session stands there: any other one is what a partition is answered with, as brokers do.
+Fetch, ShareFetch and ShareAcknowledge have both places, and Kafka's classes use the top. Here only errors of the
+session go there. Other errors go to each partition, as in the answers of real brokers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OF_SESSION: Final = frozenset(
     )
 )
 _BOTH: Final = frozenset(("AlterPartitionReassignments", "ElectLeaders", "Metadata"))
-"""The error stands at the top and in each entry."""
+"""APIs with the error both at the top and in each entry."""
 
-_MANY_COORDINATORS: Final = 4  # the version of FindCoordinator
+_MANY_COORDINATORS: Final = 4  # the version of FindCoordinator that has several keys
 
 _KEYS: Final = ("topic", "topic_name", "name", "partition", "partition_index", "partition_id", "index")
-"""By what an entry is known, under whichever of these names it has in the request and in the answer."""
+"""The fields that identify an entry. Request and answer may use different ones of these names."""
 _SAME_KEYS: Final = (
     "topic_id",
     "group_id",
@@ -53,18 +53,18 @@ _NOTHING: Final[dict[str, Any]] = {
     "low_watermark": -1,
     "records": b"",
 }
-"""What stands in fields that say nothing beside an error, where that isn't the message's default."""
+"""Values of fields that mean nothing beside an error, if they differ from the message's defaults."""
 
 
 def error_answer(api_key: int, version: int, request: Any, error: Error, message: str | None = None) -> Any:
-    """The response to the request, a `Message` as `APIS[api_key].response`; None where its client wants none."""
+    """The response to the request, an `APIS[api_key].response`; None if the client wants no answer."""
     api = APIS[api_key]
     if api.name == "Produce" and request.acks == 0:
         return None
     response: Any = api.response()
     of_partitions = api.name in _BY_PARTITION and error not in _OF_SESSION
     if of_partitions and not getattr(request, "topics", None):
-        of_partitions = False  # an empty request of a session: no partition is named
+        of_partitions = False  # an empty request of a session names no partition
     is_told = not of_partitions and _put(response, version, error, message)
     if of_partitions or not is_told or api.name in _BOTH:
         _mirror(response, request, version, error, message)
@@ -77,7 +77,7 @@ def error_answer(api_key: int, version: int, request: Any, error: Error, message
 
 
 def _put(answer: Any, version: int, error: Error, message: str | None) -> bool:
-    """The error where the struct has a place for it in the version; whether it has."""
+    """Set the error if the struct has a field for it in this version. Returns whether it has."""
     is_told = False
     for field in type(answer).FIELDS:
         if not field.in_version(version):
@@ -98,7 +98,7 @@ def _lists(struct: type[Struct], version: int) -> Iterator[Field]:
 
 @cache
 def _has_error(struct: type[Struct], version: int) -> bool:
-    """Whether there is a place for an error in it, or in what it holds."""
+    """True if the struct, or one in its lists, has an error field."""
     for field in struct.FIELDS:
         if not field.in_version(version):
             continue
@@ -110,7 +110,7 @@ def _has_error(struct: type[Struct], version: int) -> bool:
 
 
 def _mirror(answer: Any, asked: Any, version: int, error: Error, message: str | None) -> None:
-    """An entry with the error for each of those that the request has in its first list."""
+    """Add an entry with the error for each entry in the request's first list."""
     wanted: Field | None = None
     for field in _lists(type(answer), version):
         if isinstance(field.element, type) and _has_error(field.element, version):

@@ -1,11 +1,11 @@
-"""Faults that a test arms: which requests, or which steps inside the broker, go wrong, when, and how.
+"""Faults that a test arms, to make requests or steps inside the broker go wrong.
 
     fault = faults.arm({"api": "EndTxn", "do": "drop", "at": "answer", "transactional_id": "payer"})
     faults.state(fault) -> {"fault": 1, "seen": 3, "fired": 1, "standing": 0}
 
-Faults are asked in the order in which they were armed, and several may fire on one request. Where none is armed a
-request costs what it did: nothing stands around the handlers then (`Dispatcher.interpose`), nor around what
-coordinators do, nor before operations on files (`broker.faults.places`).
+Faults are checked in the order in which they were armed, and several may fire on one request. Without armed faults a
+request costs no more: then nothing is wrapped around handlers (`Dispatcher.interpose`), nor around the coordinators'
+steps, nor called before operations on files (`broker.faults.places`).
 """
 
 from __future__ import annotations
@@ -33,48 +33,49 @@ if TYPE_CHECKING:
 Handle = Callable[["RequestContext", Any], Any]
 
 MOST_FAULTS = 1_000
-"""That are armed at a time: a test that forgets to disarm them is told."""
+"""Faults that can be armed at a time. A test that forgets to disarm them gets an error."""
 
 
 class Answering(Protocol):
-    """What the dispatcher knows of an answer."""
+    """The part of the dispatcher that faults use."""
 
     def frame(self, context: RequestContext, response: Any) -> list[Chunk]:
-        """Its bytes; those that lie in files as ranges of them."""
+        """The chunks of an answer. Bytes in files are ranges of these."""
         ...
 
     def forwarded(self, context: RequestContext, response: Any) -> Any:
-        """The same answer, of a request that goes to the controller undecoded."""
+        """The same answer, for a request that goes to the controller undecoded."""
         ...
 
 
 class Process(Protocol):
-    """What can happen to the broker as a whole."""
+    """Faults of the broker's process."""
 
     def crash(self) -> None:
-        """As by kill -9: it doesn't return."""
+        """Kill the process, as by kill -9. It doesn't return."""
         ...
 
     def pause(self) -> None:
-        """As by SIGSTOP: it returns when somebody has the process go on."""
+        """Stop the process, as by SIGSTOP. It returns when the process is continued."""
         ...
 
     def block(self, for_ms: int) -> None:
-        """The thread that calls."""
+        """Block the calling thread."""
         ...
 
     def flip_a_byte(self, path: str, drawn: int) -> None:
-        """Of the file on the disk, the same one for the same number; nothing where it has none, or isn't there."""
+        """Flip a byte of the file on the disk, always the same one for the same number. Does nothing if the file is
+        empty or missing."""
         ...
 
     @property
     def one_thread_at_a_time(self) -> AbstractContextManager[object]:
-        """Operations on files are of several."""
+        """A lock, since several threads use files."""
         ...
 
 
 class Faults:
-    """Those of one node. Raises LookupError where a number is of none."""
+    """The faults of one node. Methods raise LookupError for the number of no fault."""
 
     def __init__(
         self,
@@ -85,8 +86,7 @@ class Faults:
         changed: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`changed`: some faults are armed now that weren't, or the other way. `failed` is told of a broken
-        invariant."""
+        """`changed` is called when faults are armed or disarmed. `failed` gets broken invariants."""
         self._scheduler = scheduler
         self._turns = turns
         self._topic_name = topic_name
@@ -97,7 +97,7 @@ class Faults:
         self._last = 0
 
     def arm(self, said: Mapping[str, Any]) -> int:
-        """Its number. Raises FaultError."""
+        """Arm a fault. Returns its number. Raises FaultError."""
         if len(self._armed) >= MOST_FAULTS:
             raise FaultError(f"{MOST_FAULTS} faults are armed; disarm those that aren't needed any more")
         fault = ArmedFault(self._last + 1, said)
@@ -107,7 +107,7 @@ class Faults:
         return fault.number
 
     def disarm(self, number: int) -> dict[str, int]:
-        """Its last state. What it holds goes on."""
+        """Disarm a fault; requests that it holds go on. Returns its last state."""
         fault = self._armed.pop(number)
         state = fault.state()
         self._release(fault)
@@ -115,12 +115,12 @@ class Faults:
         return state
 
     def disarm_all(self) -> None:
-        """None is armed any more. What they hold goes on."""
+        """Disarm all faults; requests that they hold go on."""
         for number in [*self._armed]:
             self.disarm(number)
 
     def release(self, number: int) -> int:
-        """What it holds goes on; how many those were."""
+        """Let the requests that a fault holds go on. Returns how many these were."""
         return self._release(self._armed[number])
 
     def _release(self, fault: ArmedFault) -> int:
@@ -130,17 +130,17 @@ class Faults:
         return len(standing)
 
     def state(self, number: int) -> dict[str, int]:
-        """How often it was there for, and was carried out."""
+        """The state of a fault: how often it has matched, and was carried out."""
         return self._armed[number].state()
 
     def states(self) -> list[dict[str, int]]:
-        """Of all that are armed."""
+        """The states of all armed faults."""
         return [fault.state() for fault in self._armed.values()]
 
     # --- around handlers ------------------------------------------------------------------------------------
 
     def around(self, api_key: int, handle: Handle, answering: Answering) -> Handle:
-        """The handler of the API, with the faults that are armed now and are about it."""
+        """The handler of the API, with the faults for it that are armed now."""
         faults = [
             each
             for each in self._armed.values()
@@ -171,7 +171,7 @@ class Faults:
         asked: Any,
         answering: Answering,
     ) -> Any:
-        """1. What is due before the work. 2. The work. 3. What is due behind it."""
+        """Carry out the faults before the work, then the work, then the faults after it. Returns the answer."""
         is_forwarded = request is not asked
         answer: Any = None
         is_replaced = False
@@ -202,7 +202,7 @@ class Faults:
                     answer = _ALTERED[fault.do](fault, context, asked, answer)
             elif fault.do in _WRITTEN:
                 if answer is None:
-                    continue  # nothing is answered (acks=0)
+                    continue  # there is no answer (acks=0)
                 frame = answering.frame(context, answer)
                 if fault.do is Do.CUT:
                     self._cut(context, frame)
@@ -227,7 +227,7 @@ class Faults:
         raise CloseConnectionError(f"a fault of a test cuts the answer to {context}")
 
     async def _answer_late(self, fault: ArmedFault, context: RequestContext, frame: list[Chunk]) -> None:
-        """What the client asks next is answered meanwhile."""
+        """Answer after a delay. Later requests of the client are answered meanwhile."""
         await (self._delay(fault.delay_ms) if fault.delay_ms else self._held(fault))
         context.connection.write_behind_unread(frame)
 
@@ -246,7 +246,7 @@ class Faults:
             self._process.crash()
 
     def _delay(self, delay_ms: int) -> Later[None]:
-        # not `scheduler.passed`, which is given up with the client: what it has asked for is done all the same
+        # Not `scheduler.passed`, which would be abandoned with the client: its request is carried out all the same.
         over: Later[None] = Later()
         self._scheduler.call_later(delay_ms / 1000, over.reply, None)
         return over
@@ -259,12 +259,12 @@ class Faults:
     # --- inside the broker ----------------------------------------------------------------------------------
 
     def at(self, *places: FaultPoint) -> Sequence[ArmedFault]:
-        """Those that are armed now and stand at one of them."""
+        """The armed faults at these places."""
         return [each for each in self._armed.values() if each.at in places]
 
     async def passed(self, place: FaultPoint, subject: Named) -> Error | None:
-        """What stands there is carried out, one fault after the other. The first error that one of them says, with
-        which the others aren't looked at."""
+        """Carry out the faults at a place, one after the other. Returns the error of the first that has one; later
+        faults are skipped then."""
         for fault in self.at(place):
             if fault.fires(subject):
                 if fault.do is Do.ERROR:
@@ -273,11 +273,11 @@ class Faults:
         return None
 
     def carry_out(self, steps: Waiting[None]) -> None:
-        """What nobody waits for."""
+        """Take steps without waiting for them."""
         self._turns.carry_out(steps, self._failed)
 
     def before_file_operation(self, armed: Sequence[ArmedFault], subject: FileOperation) -> None:
-        """As `passed`, in whichever thread it is: all that is to wait waits. Raises OSError."""
+        """As `passed`, in the thread of the operation, which a delay blocks. Raises OSError."""
         with self._process.one_thread_at_a_time:
             due = [each for each in armed if each.fires(subject)]
         for fault in due:
@@ -293,10 +293,10 @@ class Faults:
                 raise OSError(fault.errno, "a fault of a test", subject.path)
 
 
-# --- What becomes of an answer ----------------------------------------------------------------------------------
+# --- Altering an answer -----------------------------------------------------------------------------------------
 
 _WRITTEN = frozenset((Do.CUT, Do.TWICE, Do.LATE))
-"""What needs its bytes."""
+"""Actions that need the answer's bytes."""
 
 
 def _stale(fault: ArmedFault, context: RequestContext, asked: Any, answer: Any) -> Any:
@@ -327,7 +327,7 @@ _ALTERED: Mapping[Do, Callable[[ArmedFault, RequestContext, Any, Any], Any]] = {
 
 
 def _never() -> Waiting[None]:
-    """For as long as the client waits."""
+    """Wait for as long as the client does."""
     never: Later[None] = Later()
     never.on_abandon = _nothing
 
@@ -338,4 +338,4 @@ def _never() -> Waiting[None]:
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Do nothing when the client has gone."""

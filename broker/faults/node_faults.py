@@ -1,4 +1,4 @@
-"""The faults of a node, at its listeners, a controller's too, and inside it, and the journal of its requests."""
+"""Connects faults and the journal to a node: to its listeners, a controller's as well, and to places inside it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def faults_of(
     node: Server | ControllerNode, process: Process, journal: RequestJournal | None = None
 ) -> Faults:
-    """None are armed yet. `journal`: that of this node, from now on."""
+    """The faults of a node; none is armed yet. `journal`: the node's journal from now on."""
     dispatchers: list[Dispatcher] = []
     if node.controller_server is not None:
         dispatchers.append(node.controller_server.dispatcher)
-    # A controller alone has one listener's, and no coordinators.
+    # A pure controller has only the dispatcher of its own listeners, and no coordinators.
     dispatcher: Dispatcher | None = getattr(node, "dispatcher", None)
     if dispatcher is not None:
         dispatchers.append(dispatcher)
@@ -38,7 +38,7 @@ def faults_of(
     ]
 
     def kept(api_key: int, handle: Handle, answering: Answering) -> Handle:
-        """The journal stands around the faults: it has what the client is told."""
+        """The journal is wrapped around the faults, so that it has the answers that clients get."""
         assert journal is not None
         return journal.around(api_key, faults.around(api_key, handle, answering))
 
@@ -64,12 +64,12 @@ def faults_of(
 
 
 def journal_of(node: Server | ControllerNode, size: int) -> RequestJournal:
-    """One that `faults_of` is to be given."""
+    """A journal for `faults_of`."""
     return RequestJournal(size, node.clock.monotonic_s, node.clock.now_ms, _names_of(node))
 
 
 def _names_of(node: Server | ControllerNode) -> Callable[[bytes], str | None]:
-    """Of topics, by their ids."""
+    """A function that returns a topic's name by its id."""
 
     def topic_name(topic_id: bytes) -> str | None:
         found = node.metadata.image.topics_by_id.get(topic_id)

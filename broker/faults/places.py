@@ -1,7 +1,7 @@
-"""Places inside the broker at which faults stand: what coordinators write, markers, loading, rebalances, files.
+"""The places of faults inside the broker: the coordinators' writes, markers, loading, rebalances, files.
 
-Each is a wrapper, or a hook, that is there only while a fault is armed at its place. What it is given is a part of the
-broker's own ports: `coordinator.ports.Barriers` and `Markers`, `storage.files.FaultHook`.
+Each place is a wrapper or a hook that exists only while a fault is armed there. They use the broker's own ports:
+`coordinator.ports.Barriers` and `Markers`, `storage.files.FaultHook`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _move(move: TransactionMove) -> Named:
 
 
 class FaultyMarkers:
-    """The way of markers: one after the other, in the order of the transaction's partitions."""
+    """A way of markers with faults. It writes one marker after the other, in the order of the transaction's
+    partitions."""
 
     def __init__(self, faults: Faults, markers: Markers, id_of: Callable[[int], str]) -> None:
         """`id_of`: the transactional id of a producer id."""
@@ -125,7 +126,7 @@ class FaultyMarkers:
 
         def told(answers: MarkerAnswers) -> None:
             nonlocal is_told
-            if not is_told:  # one answer too many does no harm
+            if not is_told:  # a second answer is ignored
                 is_told = True
                 answered.reply(answers)
 
@@ -134,7 +135,7 @@ class FaultyMarkers:
 
 
 def file_hook(faults: Faults) -> FaultHook | None:
-    """What each operation on files asks, in whichever thread it is done; None where no fault is about one."""
+    """The hook before each operation on files, called in its thread; None if no fault is about files."""
     armed = faults.at(FaultPoint.FILE)
     if not armed:
         return None

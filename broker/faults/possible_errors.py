@@ -1,8 +1,8 @@
-"""Which errors an API can't give: a test that arms one of those would show what never happens.
+"""The errors that an API can give: a test that arms another one would show what never happens.
 
-Most errors belong to a subject, and to the APIs of that subject: Metadata tells nobody that a producer is fenced.
-What isn't in the table any API may give, since any may come to pass through any code: UNKNOWN_SERVER_ERROR,
-REQUEST_TIMED_OUT, authorization, a leader or a controller that is elsewhere.
+Most errors belong to a subject, and to the APIs of that subject: Metadata never says that a producer is fenced. Any API
+may give errors that aren't in the table, since they can come from any code: UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT,
+authorization errors, those of a leader or a controller that is elsewhere.
 
 Source: the comments of Kafka's response classes, and what Kafka was recorded to answer (`tests/unit/faults`).
 """
@@ -153,11 +153,11 @@ _ONLY: Final = {error: frozenset(names) for errors, names in _ONLY_OF for error 
 
 
 def can_give(api_name: str, error: Error) -> bool:
-    """Whether a broker or a controller may answer this API with the error."""
+    """True if a broker or a controller may answer this API with the error."""
     only = _ONLY.get(error)
     return only is None or api_name in only
 
 
 def possible_errors(api_name: str) -> list[str]:
-    """The names of all that it can give."""
+    """The names of all errors that the API can give."""
     return [error.name for error in Error if error is not Error.NONE and can_give(api_name, error)]

@@ -1,12 +1,12 @@
-"""A journal of the requests that a node was asked: who asked what, when, what it was told, and how long that took.
+"""A journal of a node's requests: each with its client, time, fields, answer and duration.
 
     journal.page({"transactional_id": "payer"}, after=0)
     -> {"requests": [{"n": 17, "api": "EndTxn", ...}], "next": 42, "lost": 0}
 
-It has the last ones, as many as `barnabas.journal.size` says. A request is kept as it was decoded, and described when
-somebody asks: until then it costs some 2 µs. Two things aren't kept: the records of a Produce, which lie in a buffer
-that is used again, and answers with records. Their places and errors are. It stands around the faults
-(`broker.faults.node_faults`), so that it has what the client was told.
+It has the last `barnabas.journal.size` requests. A request is kept as it was decoded, and described when a test asks:
+until then it costs some 2 µs. Two things aren't kept: the records of a Produce, which are in a buffer that is used
+again, and answers with records. Their places and errors are kept. The journal is wrapped around the faults
+(`broker.faults.node_faults`), so that it has the answers that clients got.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 MOST_PLACES = 50
-"""Topics and partitions of one request, or of one answer, that the journal keeps. Of longer ones it has the first."""
+"""Topics and partitions that the journal keeps of one request or answer: the first ones of a longer list."""
 MOST_SCANNED = 1_000
 """Requests that one question looks at."""
 MOST_PAGE_BYTES = 32_768
-"""Of one answer, and a request more."""
+"""The size after which a page ends; its last request may exceed it."""
 _LONGEST_TEXT = 1_000
 _WITHOUT_ANSWER = frozenset(("ShareFetch", "FetchSnapshot"))
-"""There are records in it."""
+"""APIs whose answers aren't kept, since they have records."""
 _CORRELATION_ID_BYTES = 4
 _NOT_TOLD = frozenset(("throttle_time_ms", "error_code"))
 _ASKED = ("api", "client_id", "principal", "transactional_id", "group", "topic", "partition", "fields")
 
 Handle = Callable[["RequestContext", Any], Any]
 
-# What stands where in a list of the journal.
+# The places of values in an entry, which is a list.
 _N, _BEGAN_S, _ENDED_S, _API, _VERSION, _CLIENT_ID, _PRINCIPAL, _HOST, _PORT, _REQUEST, _ANSWER = range(11)
 
 
 class _Outcome(Enum):
-    """In the place of an answer, where there is none."""
+    """Takes the place of an answer if there is none."""
 
     UNDER_WAY = "under way"
     HUNG_UP = "its client has hung up"
@@ -63,7 +63,7 @@ class _Outcome(Enum):
 
 
 class _Codes(tuple[int, ...]):
-    """In the place of an answer that isn't kept: the errors in it."""
+    """The errors of an answer that isn't kept itself."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ _NO_ERRORS: Final = _Codes()
 
 
 class RequestJournal:
-    """That of one node, over all its listeners."""
+    """The journal of one node, over all its listeners."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class RequestJournal:
         self._kept: deque[list[Any]] = deque(maxlen=size)
         self._numbers = itertools.count(1)
 
-    # --- what is kept -----------------------------------------------------------------------------------------
+    # --- keeping ----------------------------------------------------------------------------------------------
 
     def around(self, api_key: int, handle: Handle) -> Handle:
-        """The same handler, whose requests are kept."""
+        """The handler, wrapped so that its requests are kept."""
         api = APIS[api_key]
         monotonic_s, keep, numbers = self._monotonic_s, self._kept.append, self._numbers
         request_type, is_long = api.request, _long_of(api.request)
@@ -98,13 +98,13 @@ class RequestJournal:
         under_way, has_records = _Outcome.UNDER_WAY, api.name == "Produce"
 
         def end(entry: list[Any], response: Any, error: Exception | None) -> None:
-            """Of a request whose answer comes later, or never."""
+            """Finish the entry of a request whose answer comes later, or never."""
             entry[_ENDED_S] = monotonic_s()
             if error is None:
                 entry[_ANSWER] = None if response is None else answer_of(response)
             else:
                 entry[_ANSWER] = _Outcome.HUNG_UP if isinstance(error, HungUpError) else _Outcome.FAILED
-                if has_records:  # it may go on without its client, and needs them
+                if has_records:  # the request may go on without its client, and needs its records
                     entry[_REQUEST] = _shortened(entry[_REQUEST])
             if has_records:
                 _drop_records(entry[_REQUEST])
@@ -141,14 +141,15 @@ class RequestJournal:
 
         return call
 
-    # --- what is asked of it ----------------------------------------------------------------------------------
+    # --- answering --------------------------------------------------------------------------------------------
 
     def page(self, wanted: Mapping[str, Any], after: int = 0) -> dict[str, Any]:
-        """The first of the requests behind number `after` that are as `wanted` says, by the words that a fault has for
-        which requests it is about. `next`: the `after` of the next page, None where there is none; `lost`: how many
-        behind `after` aren't kept any more. Raises FaultError."""
+        """A page of the requests after number `after` that match `wanted`, in the words of a fault.
+
+        `next`: the `after` of the next page, None if this is the last; `lost`: how many after `after` aren't kept any
+        more. Raises FaultError."""
         if unknown := wanted.keys() - _ASKED:
-            raise FaultError(f"a request isn't known by {', '.join(unknown)}, but by {', '.join(_ASKED)}")
+            raise FaultError(f"requests can't be chosen by {', '.join(unknown)}, but by {', '.join(_ASKED)}")
         about = ArmedFault(0, {**wanted, "do": "hold"})
         found: list[dict[str, Any]] = []
         first = self._kept[0][_N] if self._kept else after + 1
@@ -171,12 +172,12 @@ class RequestJournal:
         return {"requests": found, "next": last, "lost": lost}
 
 
-# --- What of a request and its answer is kept -----------------------------------------------------------------
+# --- The parts of a request and its answer that are kept ------------------------------------------------------
 
 
 @cache
 def _lists(kind: type[Struct]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The fields that are lists, and those of their entries."""
+    """The fields that are lists, each with the lists in its entries."""
     return tuple(
         (
             field.name,
@@ -190,8 +191,9 @@ def _lists(kind: type[Struct]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _long_of(kind: type[Struct]) -> Callable[[Any], bool] | None:
-    """Whether one of this kind has more places than are kept; None where none has. Each request pays for it, and most
-    name one thing."""
+    """A function that returns True if a message of this kind has more places than are kept; None if none can have.
+
+    Each request pays for the call, and most requests name one thing."""
     lists = _lists(kind)
     if not lists:
         return None
@@ -227,7 +229,7 @@ def _long_of(kind: type[Struct]) -> Callable[[Any], bool] | None:
 
 
 def _shortened(message: Any) -> Any:
-    """A copy that has the first entries of each list."""
+    """A copy with the first entries of each list."""
     if not isinstance(message, Struct):
         return message
     made = type(message)()
@@ -242,7 +244,7 @@ def _shortened(message: Any) -> Any:
 
 
 def _drop_records(request: Any) -> None:
-    """All but the header of the first batch: a buffer that is used again holds them."""
+    """Drop all records but the header of the first batch: they are in a buffer that is used again."""
     for topic in request.topic_data:
         for partition in topic.partition_data:
             if partition.records is not None:
@@ -250,7 +252,7 @@ def _drop_records(request: Any) -> None:
 
 
 def _answers(api: str, kind: type[Struct]) -> Callable[[Any], Any]:
-    """What is kept of an answer."""
+    """A function that returns the part of an answer that is kept."""
     is_long = _long_of(kind)
     if api == "Fetch":
         return _errors_of_fetch
@@ -275,7 +277,7 @@ def _errors_of(response: Any) -> _Codes:
 
 
 def _errors_of_fetch(response: Any) -> _Codes:
-    """Each of those that are, and most have none."""
+    """The errors of a Fetch's answer, of which most have none."""
     if response.error_code:
         return _errors_of(response)
     for topic in response.responses:
@@ -285,11 +287,11 @@ def _errors_of_fetch(response: Any) -> _Codes:
     return _NO_ERRORS
 
 
-# --- What is told of one --------------------------------------------------------------------------------------
+# --- Describing a request -------------------------------------------------------------------------------------
 
 
 class _Kept(AskedRequest):
-    """A request of the journal, as it is told."""
+    """A request of the journal, to be described."""
 
     __slots__ = ("_answer", "_api", "_entry")
 
@@ -307,7 +309,7 @@ class _Kept(AskedRequest):
             self._answer = _decoded(self._api.response, version, memoryview(data)[head:])
 
     def described(self, at_ms: float) -> dict[str, Any]:
-        """As JSON has it. What a request doesn't have is left out."""
+        """The request as JSON, without fields that are empty."""
         entry, answer = self._entry, self._answer
         ended_s = entry[_ENDED_S]
         told: dict[str, Any] = {
@@ -338,7 +340,7 @@ class _Kept(AskedRequest):
 
 
 def _decoded(kind: type[Any], version: int, body: memoryview) -> Any:
-    """What isn't decoded here went to the controller as it came, and may make no sense."""
+    """Decode a request that went to the controller as it came. None if it makes no sense."""
     try:
         return decode(kind, version, body)
     except CodecError:
@@ -359,7 +361,7 @@ def _places(topics: Iterable[tuple[str, int | None]]) -> dict[str, list[int]]:
 
 
 def _scalars(message: Any, version: int) -> dict[str, Any]:
-    """The numbers, texts and bools of the message itself, and nothing secret."""
+    """The numbers, texts and bools of the message itself, without secrets."""
     found: dict[str, Any] = {}
     if not isinstance(message, Struct):
         return found
@@ -377,7 +379,7 @@ def _scalars(message: Any, version: int) -> dict[str, Any]:
 def _batches(
     request: Any, answer: Any, name_of: Callable[[bytes], str | None]
 ) -> Iterator[dict[str, int | str | None]]:
-    """Of a Produce: whose records went where, and which offset the first has got."""
+    """The batches of a Produce: producer, partition, and the first record's offset."""
     if not isinstance(request, ProduceRequest):
         return
     offsets = {}
@@ -404,7 +406,7 @@ def _batches(
 
 
 def _offsets(request: Any, name_of: Callable[[bytes], str | None]) -> dict[str, dict[str, int]]:
-    """By topic and partition: which are committed, or from where is read."""
+    """The committed or fetched offsets, by topic and partition."""
     found: dict[str, dict[str, int]] = {}
     for topic in getattr(request, "topics", None) or ():
         name = getattr(topic, "name", None) or getattr(topic, "topic", None)

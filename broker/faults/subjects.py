@@ -1,5 +1,5 @@
-"""What a fault may be about: a request, a move of a transaction, a marker, a partition that is loaded, a group that
-rebalances, an operation on files. Each says by the same words who and what it names."""
+"""The subjects of faults: a request, a move of a transaction, a marker, a partition that is loaded, a group that
+rebalances, an operation on files. All say by the same methods who sends them and what they name."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class Subject(Protocol):
-    """What a fault may be about."""
+    """The subject of a fault."""
 
     def sender(self, name: str) -> str | None:
         """Its `client_id`, or `principal`."""
         ...
 
     def topics(self) -> Iterable[tuple[str, int | None]]:
-        """Name and partition of each that is named; None for the partition where it is the topic alone."""
+        """(topic, partition) of each that it names; the partition is None if it names the topic alone."""
         ...
 
     def ids(self, kind: str) -> Container[str]:
-        """The ids of the `group`s, or each `transactional_id`, that are named."""
+        """The ids of the kind, `group` or `transactional_id`, that it names."""
         ...
 
     def values(self, path: str) -> Collection[Any]:
-        """What stands under the names of fields, `.` between them."""
+        """The values at a path of field names with `.` between them."""
         ...
 
 
@@ -42,7 +42,7 @@ _GROUP_KEY, _TRANSACTION_KEY = 0, 1  # of FindCoordinator
 
 
 def topics_of(request: Any, name_of: Callable[[bytes], str | None]) -> Iterator[tuple[str, int | None]]:
-    """Name and partition of each that the request names; None for the partition where it names the topic alone."""
+    """(topic, partition) of each that the request names; the partition is None if it names the topic alone."""
     holders = [
         request,
         *(getattr(request, "transactions", None) or ()),
@@ -101,7 +101,7 @@ def ids_of(request: Any, kind: str) -> set[str]:
 
 
 def values_of(request: Any, path: str) -> list[Any]:
-    """What stands under the names of fields, `.` between them, in whichever entry of a list."""
+    """The values at a path of field names with `.` between them, in all entries of lists."""
     found = [request]
     for name in path.split("."):
         further: list[Any] = []
@@ -113,7 +113,7 @@ def values_of(request: Any, path: str) -> list[Any]:
 
 
 class AskedRequest:
-    """A request as a fault, or who asks for a journal, looks at it."""
+    """A request, as faults and questions to the journal see it."""
 
     __slots__ = ("_client_id", "_name_of", "_principal", "_request")
 
@@ -147,7 +147,7 @@ class AskedRequest:
 
 
 class Named:
-    """What is done inside the broker: nobody sends it, and it names at most one thing of each kind."""
+    """A step inside the broker. It has no sender, and names at most one group and one transactional id."""
 
     __slots__ = ("_fields", "_group", "_partitions", "_transactional_id")
 
@@ -159,7 +159,7 @@ class Named:
         group: str | None = None,
         **fields: Any,
     ) -> None:
-        """`fields`: what else a fault can ask for, by name."""
+        """`fields`: other values that a fault can match, by name."""
         self._partitions = partitions
         self._transactional_id = transactional_id
         self._group = group
@@ -180,11 +180,11 @@ class Named:
 
 
 _FOLDER = re.compile(r"(.+)-(\d+)(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
-"""Of a partition: as Kafka calls it, what is about to be deleted or moved among them."""
+"""The folder of a partition, by Kafka's names, also if it is about to be deleted or moved."""
 
 
 class FileOperation(Named):
-    """An operation on a file of the broker's. `file` is the last part of its path."""
+    """An operation on one of the broker's files. `file` is the last part of its path."""
 
     def __init__(self, operation: str, path: str, size_bytes: int) -> None:
         folder, _, name = path.rpartition("/")

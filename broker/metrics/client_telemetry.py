@@ -1,9 +1,9 @@
-"""Clients' own metrics (KIP-714): which are asked for, and what was pushed last.
+"""Clients' own metrics (KIP-714): the subscriptions, and the last pushed values.
 
-A client asks for its subscription (GetTelemetrySubscriptions), and pushes what that says, every so often
-(PushTelemetry). Subscriptions are settings of the cluster, as `kafka-client-metrics` makes them. What was pushed is
-shown beside the node's own metrics for as long as the client is connected. A node without a listener for metrics tells
-nobody of these requests, as Kafka does without a plugin that receives what is pushed.
+A client asks for its subscription (GetTelemetrySubscriptions), and pushes the metrics in it at an interval
+(PushTelemetry). Subscriptions are settings of the cluster, as `kafka-client-metrics` makes them. Pushed metrics are
+shown beside the node's own ones while the client is connected. A node without a listener for metrics doesn't advertise
+these requests, as Kafka doesn't without a plugin that receives pushes.
 Source: `ClientMetricsManager`, `ClientMetricsInstance`.
 """
 
@@ -44,26 +44,26 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL_MS = 300_000
 MOST_CLIENTS = 16_384
-"""As in Kafka (`CACHE_MAX_SIZE`): who was seen the longest ago is forgotten."""
+"""As in Kafka (`CACHE_MAX_SIZE`). Beyond that the client that was seen the longest ago is forgotten."""
 MOST_SERIES = 1_000
-"""Of one client: further ones aren't kept."""
+"""Series of one client that are kept."""
 MOST_SERIES_OF_ALL = 100_000
-"""Over all clients. Who was seen the longest ago loses its own first."""
+"""Series of all clients. Beyond that the client that was seen the longest ago is forgotten."""
 KAFKAS_NAMES = "org.apache.kafka."
-"""In front of the names of all that Kafka says a client may push."""
+"""The prefix of all of Kafka's names for clients' metrics."""
 LEAST_KEPT_MS = 60_000
-"""How long a client is known that says nothing, or three of its intervals."""
+"""A silent client is kept for this long, or for three of its intervals if that is longer."""
 
 _EVERYTHING = "*"
 _PRINTABLE = frozenset(map(chr, range(0x20, 0x7F)))
-"""What patterns can match: names of clients are of these characters, or match nothing but by a pattern of any."""
+"""The characters that patterns can match. A name with other ones matches only a pattern for any character."""
 _ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 """In Kafka's order of preference."""
 _RESERVED = (bytes(16), bytes(15) + b"\x01")
 
 
 class Subscription:
-    """One of the cluster's."""
+    """One of the cluster's subscriptions."""
 
     def __init__(self, configs: Mapping[str, str]) -> None:
         values = {
@@ -82,14 +82,14 @@ class Subscription:
             self._patterns[name.strip()] = compile_pattern(pattern.strip(), _PRINTABLE)
 
     def matches(self, client: Mapping[str, str]) -> bool:
-        """Whether every pattern matches the whole of what it is for. Without patterns all clients are meant."""
+        """True if every pattern matches the client's whole attribute. Without patterns all clients match."""
         return all(
             name in client and pattern.matches(client[name]) for name, pattern in self._patterns.items()
         )
 
 
 class ClientMetricsInstance:
-    """One that has asked or pushed."""
+    """A client that has asked or pushed."""
 
     def __init__(self, connection: Connection, attributes: Mapping[str, str]) -> None:
         self.connection = connection
@@ -97,7 +97,7 @@ class ClientMetricsInstance:
         self.subscription_id = 0
         self.interval_ms = DEFAULT_INTERVAL_MS
         self.metrics: tuple[str, ...] = ()
-        self.version = -1  # of the subscriptions that these are by
+        self.version = -1  # the version of the subscriptions that these come from
         self.seen_ms = 0
         self.got_ms = self.pushed_ms = -(1 << 62)
         self.is_terminating = False
@@ -111,7 +111,7 @@ class ClientMetricsInstance:
 
 
 class ClientTelemetry:
-    """Of one node."""
+    """The telemetry of one node's clients."""
 
     def __init__(
         self, image: ClusterImage, max_bytes: int, now_ms: Callable[[], int], chance: Chance
@@ -122,19 +122,19 @@ class ClientTelemetry:
         self._chance = chance
         self._clients: OrderedDict[bytes, ClientMetricsInstance] = (
             OrderedDict()
-        )  # who was seen last comes last
+        )  # the one that was seen last comes last
         self._series = 0
         self._known: dict[str, Mapping[str, str]] = {}
         self._subscriptions: list[Subscription] = []
         self._version = 0
         self._followed = -1
-        """How many changes of the image's subscriptions these are as of."""
+        """The number of changes of the image's subscriptions that these include."""
 
-    # --- what clients ask -----------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def subscribe(self, context: RequestContext, client_id: bytes) -> tuple[bytes, ClientMetricsInstance]:
-        """The id, drawn where it is 0, and what the client is to push. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)
-        for one that asks too soon."""
+        """The client's id, drawn if it is 0, and its subscription. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED) if it
+        asks too soon."""
         now_ms = self._now_ms()
         if client_id == bytes(16):
             client_id = self._chance.uuid()
@@ -149,12 +149,12 @@ class ClientTelemetry:
 
     @property
     def accepted(self) -> list[int]:
-        """Codecs, the best one first."""
+        """The available codecs, the best one first."""
         return [codec for codec in _ACCEPTED if is_available(codec)]
 
     def push(self, context: RequestContext, request: PushTelemetryRequest) -> None:
-        """Take over what it says. Raises KafkaError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED,
-        UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, INVALID_RECORD."""
+        """Take a push. Raises KafkaError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID,
+        UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, INVALID_RECORD."""
         client_id = bytes(request.client_instance_id)
         if client_id in _RESERVED:
             raise KafkaError(Error.INVALID_REQUEST)
@@ -207,13 +207,13 @@ class ClientTelemetry:
         before = client.series.get(key, 0.0) if point.is_delta else 0.0
         client.series[key] = before + point.value
 
-    # --- who they are ---------------------------------------------------------------------------------------
+    # --- clients and their subscriptions --------------------------------------------------------------------
 
     def _client(self, client_id: bytes, context: RequestContext, now_ms: int) -> ClientMetricsInstance:
         self._expire(now_ms)
         self._follow()
         client = self._clients.get(client_id)
-        if client is not None and client.is_gone:  # as in Kafka, which forgets it where its connection ends
+        if client is not None and client.is_gone:  # Kafka, too, forgets a client when its connection ends
             self._forget(client_id)
             client = None
         if client is None:
@@ -229,7 +229,7 @@ class ClientTelemetry:
         return client
 
     def _subscribe_anew(self, client_id: bytes, client: ClientMetricsInstance) -> None:
-        """As of a client that comes for the first time: what it did before is forgotten, too."""
+        """Give the client its subscription, and forget its past, as if it came for the first time."""
         wanted: set[str] = set()
         client.interval_ms = DEFAULT_INTERVAL_MS
         for each in self._subscriptions:
@@ -260,7 +260,7 @@ class ClientTelemetry:
             self._version += 1
 
     def _expire(self, now_ms: int) -> None:
-        """Those that have said nothing for long, from who was seen the longest ago on."""
+        """Forget clients that have been silent for long, beginning with the one that was seen the longest ago."""
         while self._clients:
             client_id, client = next(iter(self._clients.items()))
             if now_ms - client.seen_ms <= max(LEAST_KEPT_MS, 3 * client.interval_ms):
@@ -270,22 +270,22 @@ class ClientTelemetry:
     def _forget(self, client_id: bytes) -> None:
         self._series -= len(self._clients.pop(client_id).series)
 
-    # --- what is shown --------------------------------------------------------------------------------------
+    # --- showing --------------------------------------------------------------------------------------------
 
     @property
     def max_bytes(self) -> int:
-        """Of a push."""
+        """The largest push."""
         return self._max_bytes
 
     def pushed(self) -> Iterator[ClientMetricsInstance]:
-        """Those that are connected. Who was seen last comes first."""
+        """Yield the connected clients, beginning with the one that was seen last."""
         for client in [*self._clients.values()][::-1]:
             if not client.is_gone:
                 yield client
 
 
 def _attributes(client_id: bytes, context: RequestContext) -> dict[str, str]:
-    """By the names that subscriptions match (`ClientMetricsInstanceMetadata`)."""
+    """The client's attributes, by the names that subscriptions match (`ClientMetricsInstanceMetadata`)."""
     name, version = context.connection.client_software or ("unknown", "unknown")
     return {
         "client_instance_id": uuid_to_text(client_id),

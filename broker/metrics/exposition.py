@@ -1,7 +1,7 @@
-"""A scrape as text: OpenMetrics, or Prometheus' own.
+"""A scrape as text, in the format of OpenMetrics or Prometheus.
 
-The same lines as prometheus-client writes them, for gauges, counters and summaries, in a third of the time: the labels
-of a partition, which has more than a dozen series, are written once.
+It writes the same lines as prometheus-client, for gauges, counters and summaries, in a third of the time: the labels of
+a partition, which has more than a dozen series, are formatted once.
 Source: OpenMetrics 1.0.0; `prometheus_client.exposition`.
 """
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _WHOLE = 1_000_000
-"""From here on numbers have an exponent."""
+"""From this number on, numbers are written with an exponent."""
 
 
 def exposition(families: Iterable[Metric], *, is_openmetrics: bool) -> bytes:
-    """Families of `gauge`, `counter` and `summary`, none of which has exemplars or times of its own."""
+    """The text of families of types `gauge`, `counter` and `summary`, without exemplars or timestamps."""
     lines: list[str] = []
-    written: dict[int, str] = {}  # labels, by the dict that holds them, which lives as long as the families
+    written: dict[
+        int, str
+    ] = {}  # formatted labels by the id of their dict, which lives as long as the families
     for family in families:
         name = family.name if is_openmetrics or family.type != "counter" else f"{family.name}_total"
         doc = family.documentation

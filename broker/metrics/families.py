@@ -1,4 +1,4 @@
-"""The families of one scrape, as prometheus-client has them. Imported with the first scrape."""
+"""The families of one scrape, as objects of prometheus-client. It is imported with the first scrape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from broker.coordination.hosted_shards import Durations
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-"""Those of Kafka's histograms."""
+"""The quantiles of Kafka's histograms."""
 
 
 class Families:
@@ -30,7 +30,7 @@ class Families:
         self._family(name, doc, "gauge").add_sample(name, labels, value)
 
     def gauge_of(self, labels: dict[str, str], name: str, doc: str, value: float) -> None:
-        """As `gauge`, of what has many: all have the same labels, which aren't copied."""
+        """As `gauge`, for a subject with many gauges: all share the same dict of labels."""
         self._family(name, doc, "gauge").samples.append(Sample(name, labels, value))
 
     def counter(self, name: str, doc: str, value: float, **labels: str) -> None:
@@ -38,7 +38,7 @@ class Families:
         self._family(name, doc, "counter").add_sample(f"{name}_total", labels, value)
 
     def summary(self, name: str, doc: str, times: Durations, **labels: str) -> None:
-        """Of what has `count`, `sum_ms` and the `last` durations."""
+        """A summary of durations: quantiles of the last ones, count and sum."""
         family = self._family(name, doc, "summary")
         last = sorted(times.last)
         for quantile in QUANTILES if last else ():

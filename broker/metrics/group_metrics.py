@@ -1,8 +1,7 @@
-"""Groups as metrics: how many there are and in which states, what they have committed, and what they haven't consumed.
+"""Metrics of groups: their number by state, their committed offsets, and their lag.
 
-Who coordinates a group tells of it. Of partitions that another node leads the leader is asked where they end, all at
-once and for so long at most as a scrape may take. Sources: `GroupCoordinatorMetrics`, `GroupMetadataManager`, and
-kafka_exporter.
+A node reports the groups that it coordinates. It asks other leaders for the ends of their partitions, all at once and
+within the time that a scrape may take. Sources: `GroupCoordinatorMetrics`, `GroupMetadataManager`, and kafka_exporter.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from protocol.waiting import Pause
 
 PATIENCE_S = 2.0
-"""For other nodes to tell where their partitions end. What isn't told by then has no lag in this scrape, and no sum."""
+"""How long other nodes may take to report the ends of their partitions. Partitions without an answer have no lag in
+this scrape, and their topics no sum."""
 
 STATES = {
     "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
@@ -30,13 +30,13 @@ STATES = {
     "share": ("Empty", "Stable", "Dead"),
     "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
-"""By protocol those that Kafka tells of."""
+"""The states that Kafka reports, by protocol."""
 
 _OF_COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
 
 
 class WatchedGroups(Protocol):
-    """What is looked at."""
+    """The parts of a broker that these metrics come from."""
 
     partitions: Partitions
     coordinators: Coordinators
@@ -44,7 +44,7 @@ class WatchedGroups(Protocol):
 
 
 class _Committed(NamedTuple):
-    """By one group, of one partition."""
+    """One group's offset in one partition."""
 
     group_id: str
     partition: TopicPartition
@@ -52,7 +52,7 @@ class _Committed(NamedTuple):
 
 
 async def count_groups(families: Families, node: WatchedGroups, pause: Pause) -> None:
-    """All that there is to tell of the groups that this node coordinates."""
+    """Add all metrics of the groups that this node coordinates."""
     by_state: Counter[tuple[str, str]] = Counter()
     committed: list[_Committed] = []
     for shard in node.coordinators.groups.hosted.readable():
@@ -83,7 +83,7 @@ async def count_groups(families: Families, node: WatchedGroups, pause: Pause) ->
     ):
         families.gauge(
             f"{_OF_COORDINATOR}{protocol}_rebalance_count",
-            "Rebalances since the start: of classic groups those that are complete, of others the group's epochs",
+            "Rebalances since the start: completed ones of classic groups, new group epochs of others",
             node.coordinators.groups.statistics.rebalances[count],
         )
     await _offsets(families, node, committed, pause)
@@ -109,7 +109,7 @@ def _groups(families: Families, by_state: Counter[tuple[str, str]], offsets: int
             )
 
 
-# --- What is committed, and what isn't consumed -------------------------------------------------------------------
+# --- Committed offsets and lag ------------------------------------------------------------------------------------
 
 
 async def _offsets(
@@ -136,34 +136,39 @@ async def _offsets(
         if pause.is_due(5):
             await turn()
         labels = {"consumergroup": group_id, "topic": topic, "partition": str(index)}
-        families.gauge_of(labels, "kafka_consumergroup_current_offset", "What a group has committed", offset)
+        families.gauge_of(labels, "kafka_consumergroup_current_offset", "A group's committed offset", offset)
         offsets[group_id, topic] += offset
         so_far = lags.setdefault((group_id, topic), 0)
         end = ends.get((topic, index))
         if end is None:
-            lags[group_id, topic] = None  # what is left of the sum would look as if the group had caught up
+            lags[group_id, topic] = None  # a partial sum would look as if the group had caught up
         else:
             lag = max(0, end - offset)
             if so_far is not None:
                 lags[group_id, topic] = so_far + lag
-            families.gauge_of(labels, "kafka_consumergroup_lag", "What it hasn't consumed yet", lag)
+            families.gauge_of(
+                labels, "kafka_consumergroup_lag", "Offsets that a group hasn't consumed yet", lag
+            )
     for (group_id, topic), sum_of_lags in lags.items():
         if pause.is_due(2):
             await turn()
         labels = {"consumergroup": group_id, "topic": topic}
         families.gauge(
             "kafka_consumergroup_current_offset_sum",
-            "What a group has committed of a topic",
+            "The sum of a group's committed offsets in a topic",
             offsets[group_id, topic],
             **labels,
         )
         if sum_of_lags is not None:
             families.gauge(
-                "kafka_consumergroup_lag_sum", "What it hasn't consumed of a topic", sum_of_lags, **labels
+                "kafka_consumergroup_lag_sum",
+                "Offsets of a topic that a group hasn't consumed yet",
+                sum_of_lags,
+                **labels,
             )
 
 
 def _end_here(partitions: Partitions, partition: TopicPartition) -> int | None:
-    """The high watermark, as kafka-consumer-groups has it; None where this node doesn't lead the partition."""
+    """The high watermark, as in kafka-consumer-groups; None if this node doesn't lead the partition."""
     found = partitions.find(*partition)
     return found.log.high_watermark if found is not None and isinstance(found.role, Leader) else None

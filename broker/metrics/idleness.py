@@ -1,4 +1,4 @@
-"""How much of the time the node's loop has nothing to do: one thread is all that handles connections and requests."""
+"""How much of the time the node's loop is idle. Its one thread handles all connections and requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.environment.scheduler import processor_time_s
 
 
 class Idleness:
-    """Of the thread that asks. Nothing is counted between two questions: the system does that."""
+    """The idleness of the calling thread. The system counts; this costs nothing between two calls."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
@@ -16,7 +16,7 @@ class Idleness:
         self._busy_s = processor_time_s()
 
     def since_last(self) -> float:
-        """Since the last question, or the start: from 0 to 1."""
+        """The idle part of the time since the last call, or the start, from 0 to 1."""
         now_s, busy_s = self._monotonic_s(), processor_time_s()
         passed_s, worked_s = now_s - self._asked_s, busy_s - self._busy_s
         self._asked_s, self._busy_s = now_s, busy_s

@@ -1,8 +1,8 @@
-"""The listener at which a node is watched: `/metrics`, `/health`, `/ready`, and `/clients` of a broker.
+"""The listener for monitoring a node: `/metrics`, `/health` and `/ready`, and on a broker `/clients`.
 
-`barnabas.metrics.listener=HOST:PORT` turns it on. Nothing is asked of a node's state, and prometheus-client isn't
-imported, before the first scrape; requests are counted from the start. The answer is OpenMetrics where the client
-accepts that, and else Prometheus' text.
+`barnabas.metrics.listener=HOST:PORT` turns it on. Before the first scrape nothing reads the node's state, and
+prometheus-client isn't imported; requests are counted from the start. The answer is OpenMetrics if the client accepts
+that, otherwise Prometheus' text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Collect = Callable[[RequestMetrics], "Waiting[Sequence[Any]]"]
 
 
 class Observed(Protocol):
-    """The parts of a node that its listener for metrics stands on."""
+    """The parts of a node that its listener for metrics uses."""
 
     clock: Clock
     metadata: MetadataLog
@@ -40,7 +40,7 @@ class Observed(Protocol):
 
 
 class MetricsListener:
-    """Of one node."""
+    """The listener for metrics of one node."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class MetricsListener:
         is_ready: Callable[[], str],
         telemetry: ClientTelemetry | None = None,
     ) -> None:
-        """`dispatchers`: those whose requests are counted. `is_ready` says what the node still waits for, if
-        anything. `telemetry`: what clients push, if they push it here."""
+        """`dispatchers`: their requests are counted. `is_ready` returns what the node still waits for, or an empty
+        text. `telemetry`: the metrics that clients push, if they push them here."""
         self._requests = RequestMetrics(node.clock.monotonic_s, node.metadata.image)
         for dispatcher in dispatchers:
             dispatcher.count(self._requests.counted)
@@ -60,7 +60,7 @@ class MetricsListener:
         self._is_ready = is_ready
         self._faults = node.faults
         self.address = endpoint.text if endpoint.host else f"0.0.0.0:{endpoint.port}"
-        """As the part of a URL."""
+        """The address, as in a URL."""
         routes: dict[str, Route] = {
             "/metrics": self._metrics,
             "/health": self._health,
@@ -78,15 +78,15 @@ class MetricsListener:
 
     @property
     def port(self) -> int:
-        """The one that is bound."""
+        """The bound port."""
         return self._server.port
 
     async def listen(self) -> None:
-        """Raises OSError."""
+        """Begin to serve. Raises OSError."""
         await self._server.listen()
 
     def close(self) -> None:
-        """Nobody is served any more."""
+        """Serve nothing any more."""
         self._server.close()
 
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:

@@ -1,8 +1,8 @@
-"""What a node is in at one moment, and what it has counted, as families of metrics.
+"""A node's state at one moment, and its counts, as families of metrics.
 
-The names are those that jmx_exporter makes of Kafka's beans by the rules that Strimzi and most dashboards have, those
-of kafka_exporter for topics, groups and lag, and `barnabas_…` for what neither has. Families are made in turns of the
-loop, some partitions at a time. Source: Kafka's beans, by their classes in each section's heading.
+The names are those that jmx_exporter makes from Kafka's beans, by the rules of Strimzi and most dashboards; those of
+kafka_exporter for topics, groups and lag; and `barnabas_…` for the rest. Families are made in turns of the loop, some
+partitions at a time. Source: Kafka's beans, whose classes are in each section's heading.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ RUNNING = 3
 """Kafka: `BrokerState`."""
 
 LATE_TRANSACTION_BUFFER_MS = 300_000
-"""Kafka: `ProducerStateManager`. Beyond the longest timeout that a producer may have."""
+"""Kafka: `ProducerStateManager`. A transaction is late once it has been open for this much longer than the longest
+timeout."""
 
 
 class Watched(Protocol):
-    """What is looked at of every node."""
+    """The parts of every node that metrics come from."""
 
     node_id: int
     clock: Clock
@@ -63,13 +64,13 @@ class Watched(Protocol):
 
 
 class WatchedBroker(Watched, WatchedGroups, Protocol):
-    """And of a broker."""
+    """The parts of a broker that metrics come from."""
 
     telemetry: ClientTelemetry
 
 
 async def controller_metrics(node: Watched, requests: RequestMetrics) -> list[Metric]:
-    """All families of a node that is a controller and no broker."""
+    """All families of a pure controller."""
     families = Families()
     pause = Pause()
     await _count_requests(families, requests, pause)
@@ -79,7 +80,7 @@ async def controller_metrics(node: Watched, requests: RequestMetrics) -> list[Me
 
 
 async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[Metric]:
-    """All families of this moment. Others are served while it goes on."""
+    """All families of a broker. Other requests are served meanwhile."""
     families = Families()
     pause = Pause()
     await _count_requests(families, requests, pause)
@@ -122,7 +123,7 @@ async def _count_requests(families: Families, requests: RequestMetrics, pause: P
         for code, count in counts.errors.items():
             families.counter(
                 of_api + "errors",
-                "Errors in answers, NONE among them",
+                "Errors in answers, NONE included",
                 count,
                 request=api,
                 error=error_name(code),
@@ -140,8 +141,8 @@ _OF_TOPICS: Mapping[str, tuple[str, str]] = {
     "replication_bytes_out": ("replicationbytesout", "Bytes that followers have fetched"),
     "produces": ("totalproducerequests", "Produces, counted for each partition of a request"),
     "fetches": ("totalfetchrequests", "Fetches, counted for each partition of an answer"),
-    "failed_produces": ("failedproducerequests", "Produces that were answered with an error"),
-    "failed_fetches": ("failedfetchrequests", "Fetches that were answered with an error"),
+    "failed_produces": ("failedproducerequests", "Produces whose answer was an error"),
+    "failed_fetches": ("failedfetchrequests", "Fetches whose answer was an error"),
 }
 
 
@@ -165,7 +166,7 @@ async def _count_topics(families: Families, requests: RequestMetrics, pause: Pau
 
 
 def _process(families: Families, node: Watched, requests: RequestMetrics, bean: str) -> None:
-    """`bean`: whose the disk's counts are in Kafka, which has them of the process."""
+    """Add metrics of the process. `bean`: the one that has the disk's counts in Kafka."""
     families.gauge("kafka_server_kafkaserver_brokerstate", "3 while it runs", RUNNING)
     idle = requests.idleness.since_last()
     for name in (
@@ -173,17 +174,17 @@ def _process(families: Families, node: Watched, requests: RequestMetrics, bean: 
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
     ):
         families.gauge(
-            name, "The part of the time in which the one loop had nothing to do, from 0 to 1", idle
+            name, "The part of the time in which the broker's only loop was idle, from 0 to 1", idle
         )
     for name, count in _disk_bytes().items():
         families.gauge(
-            f"kafka_server_{bean.lower()}_linux_disk_{name}", "Bytes that went to or from a disk", count
+            f"kafka_server_{bean.lower()}_linux_disk_{name}", "Bytes written to or read from disks", count
         )
     _connections(families, node)
     for (operation, resource_type), count in [*denials_of(node.authorizer).items()]:
         families.counter(
             "barnabas_authorization_denied",
-            "Denials that the log of decisions is told of",
+            "Denials that are logged",
             count,
             operation=operation.name,
             resource_type=resource_type.name,
@@ -201,21 +202,21 @@ def _connections(families: Families, node: Watched) -> None:
     for listener in node.listeners.values():
         labels = {"listener": listener.name, "networkProcessor": "0"}
         families.gauge(
-            of_sockets + "connection_count", "Connections that are open", len(listener.connections), **labels
+            of_sockets + "connection_count", "Open connections", len(listener.connections), **labels
         )
         families.counter(
-            of_sockets + "connection_creation", "Connections that were made", listener.connected, **labels
+            of_sockets + "connection_creation", "Connections since the start", listener.connected, **labels
         )
         families.counter(
             of_sockets + "failed_authentication",
-            "Clients that TLS or SASL has refused",
+            "Clients that failed in TLS or SASL",
             sum(listener.failed_authentications.values()),
             **labels,
         )
         for mechanism, count in listener.failed_authentications.items():
             families.counter(
                 "barnabas_authentications_failed",
-                "The same by mechanism: of SASL, TLS, or unknown where none was agreed on",
+                "The same by mechanism: a SASL mechanism, TLS, or unknown if none was agreed on",
                 count,
                 listener=listener.name,
                 mechanism=mechanism,
@@ -223,7 +224,7 @@ def _connections(families: Families, node: Watched) -> None:
 
 
 def _disk_bytes() -> dict[str, int]:
-    """What Linux has counted of this process; nothing elsewhere (`LinuxIoMetricsCollector`)."""
+    """Linux's counts of this process; empty on other systems (`LinuxIoMetricsCollector`)."""
     try:
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -270,15 +271,15 @@ async def _partitions(families: Families, node: WatchedBroker, pause: Pause) -> 
         "atminisrpartitioncount": "Led partitions with as many replicas in sync as min.insync.replicas",
         "produceridcount": "Producers that replicas on this node remember, counted in each",
         "partitionswithlatetransactionscount": (
-            "Replicas with a transaction whose producer has been silent for longer than any timeout: it hangs"
+            "Replicas with a hanging transaction: its producer has been silent for longer than any timeout"
         ),
     }.items():
         families.gauge("kafka_server_replicamanager_" + name, doc, totals[name])
     changes = node.partitions.isr_changes
     for name, doc, value in (
-        ("isrexpands", "Replicas that came in sync with a leader here", changes.expanded),
-        ("isrshrinks", "Times that the controller let replicas leave that lagged", changes.shrunk),
-        ("failedisrupdates", "Answers of the controller by which neither came about", changes.failed),
+        ("isrexpands", "Replicas that joined the ISR of a leader here", changes.expanded),
+        ("isrshrinks", "Times that lagging replicas left the ISR of a leader here", changes.shrunk),
+        ("failedisrupdates", "Changes of an ISR that the controller refused", changes.failed),
     ):
         families.counter("kafka_server_replicamanager_" + name, doc, value)
 
@@ -287,9 +288,9 @@ def _log(families: Families, partition: Partition, labels: dict[str, str]) -> No
     log = partition.log
     of_log: Final = "kafka_log_log_"
     families.gauge_of(labels, of_log + "size", "Bytes of a partition's log", log.size)
-    families.gauge_of(labels, of_log + "logstartoffset", "Its first offset", log.log_start_offset)
-    families.gauge_of(labels, of_log + "logendoffset", "The offset after its last", log.log_end_offset)
-    families.gauge_of(labels, of_log + "numlogsegments", "Its segments", len(log.base_offsets))
+    families.gauge_of(labels, of_log + "logstartoffset", "The log's first offset", log.log_start_offset)
+    families.gauge_of(labels, of_log + "logendoffset", "The offset after the log's last", log.log_end_offset)
+    families.gauge_of(labels, of_log + "numlogsegments", "The log's segments", len(log.base_offsets))
 
 
 def _led(
@@ -311,12 +312,12 @@ def _led(
     for name, doc, value in (
         ("replicascount", "Replicas", role.replica_count),
         ("insyncreplicascount", "Replicas in sync", in_sync),
-        ("underreplicated", "1 where replicas lag behind", is_under_replicated),
-        ("underminisr", "1 where too few are in sync for acks=all", in_sync < least),
-        ("atminisr", "1 where one less in sync would be too few", in_sync == least),
+        ("underreplicated", "1 if replicas lag behind", is_under_replicated),
+        ("underminisr", "1 if too few replicas are in sync for acks=all", in_sync < least),
+        ("atminisr", "1 if just enough replicas are in sync for acks=all", in_sync == least),
         (
             "laststableoffsetlag",
-            "High watermark less last stable offset",
+            "High watermark minus last stable offset",
             log.high_watermark - log.last_stable_offset,
         ),
     ):
@@ -326,7 +327,7 @@ def _led(
         age_s = max(0, now_ms - oldest.last_timestamp_ms) / 1000
         families.gauge(
             "barnabas_partition_oldest_open_transaction_idle_seconds",
-            "Since the producer that holds the last stable offset wrote to the partition",
+            "Seconds since the producer that holds the last stable offset last wrote to the partition",
             age_s,
             **labels,
             producer_id=str(oldest.producer_id),
@@ -336,10 +337,10 @@ def _led(
         ("current_offset", "The high watermark", log.high_watermark),
         ("oldest_offset", "The first offset", log.log_start_offset),
         ("leader", "The leader's id", role.leader_id),
-        ("leader_is_preferred", "1 where its first replica leads it", is_preferred),
+        ("leader_is_preferred", "1 if its first replica leads it", is_preferred),
         ("replicas", "Replicas", role.replica_count),
         ("in_sync_replica", "Replicas in sync", in_sync),
-        ("under_replicated_partition", "1 where replicas lag behind", is_under_replicated),
+        ("under_replicated_partition", "1 if replicas lag behind", is_under_replicated),
     ):
         families.gauge_of(labels, exporter + name, doc, value)
 
@@ -348,7 +349,7 @@ def _led(
 
 
 async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
-    """Of the controller's numbers those that only the active one knows are left out elsewhere."""
+    """Add metrics of the cluster. Those that only the active controller knows are left out on other nodes."""
     image = node.metadata.image
     of_controller: Final = "kafka_controller_kafkacontroller_"
     leads = node.metadata.is_leader
@@ -366,12 +367,12 @@ async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
             partitions += 1
             offline += each.leader == NO_LEADER
             imbalanced += each.leader != each.replicas[0]
-    families.gauge("kafka_brokers", "Brokers that are in the cluster", len(image.brokers) - fenced)
+    families.gauge("kafka_brokers", "Brokers of the cluster that aren't fenced", len(image.brokers) - fenced)
     for broker_id, broker in image.brokers.items():
         for endpoint in [] if broker.fenced else broker.record.end_points[:1]:
             families.gauge(
                 "kafka_broker_info",
-                "1 for each of them",
+                "1 for each broker that isn't fenced",
                 1,
                 id=str(broker_id),
                 address=f"{endpoint.host}:{endpoint.port}",
@@ -382,7 +383,7 @@ async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
             ("fencedbrokercount", "Brokers that are fenced", fenced),
             ("globaltopiccount", "Topics", len(image.topics)),
             ("globalpartitioncount", "Partitions", partitions),
-            ("offlinepartitionscount", "Partitions that nobody leads", offline),
+            ("offlinepartitionscount", "Partitions without a leader", offline),
             (
                 "preferredreplicaimbalancecount",
                 "Partitions that their first replica doesn't lead",
@@ -392,7 +393,7 @@ async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
             families.gauge(of_controller + name, doc, value)
         families.counter(
             "kafka_controller_controllerstats_uncleanleaderelections",
-            "Leaders that were elected though they weren't in sync",
+            "Leaders that were elected although they weren't in sync",
             image.unclean_elections,
         )
     _quorum(families, node)
@@ -402,23 +403,25 @@ def _quorum(families: Families, node: Watched) -> None:
     metadata = node.metadata
     leads = metadata.is_leader
     of_raft: Final = "kafka_server_raftmetrics_"
-    families.gauge(of_raft + "current_epoch", "Of the metadata quorum", metadata.epoch)
+    families.gauge(of_raft + "current_epoch", "The metadata quorum's epoch", metadata.epoch)
     families.gauge(
         of_raft + "current_leader",
-        "Its leader's id, -1 where another node leads",
+        "The metadata quorum's leader, -1 if it is another node",
         node.node_id if leads else -1,
     )
     families.gauge(
         of_raft + "current_state",
-        "1 for what this node is in it",
+        "1 for this node's role in the metadata quorum",
         1,
         current_state="leader" if leads else "observer",
     )
     families.gauge(
-        of_raft + "current_vote", "Whom it has voted for, -1 for nobody", node.node_id if leads else -1
+        of_raft + "current_vote",
+        "The node that this one has voted for, -1 for none",
+        node.node_id if leads else -1,
     )
     families.gauge(
-        of_raft + "high_watermark", "The metadata log, as far as it is committed", metadata.log.high_watermark
+        of_raft + "high_watermark", "The metadata log's high watermark", metadata.log.high_watermark
     )
     families.gauge(of_raft + "log_end_offset", "The metadata log's end", metadata.log.log_end_offset)
 
@@ -441,12 +444,12 @@ async def _transactions(families: Families, node: WatchedBroker, pause: Pause) -
         waiting_markers += sum(len(each.metadata.partitions) for each in shard.completions.values())
     for name in STATE_NAMES.values():
         families.gauge("barnabas_transactions", "Transactional ids by state", by_state[name], state=name)
-    families.gauge("barnabas_transactions_pending", "Those that are between two states", pending)
+    families.gauge("barnabas_transactions_pending", "Ids that are between two states", pending)
     families.gauge(
-        "barnabas_transactions_oldest_open_seconds", "Age of the oldest that is Ongoing", oldest_ms / 1000
+        "barnabas_transactions_oldest_open_seconds", "Age of the oldest Ongoing transaction", oldest_ms / 1000
     )
     families.gauge(
-        "barnabas_transactions_markers_waiting", "Markers that are under way, or retried", waiting_markers
+        "barnabas_transactions_markers_waiting", "Markers under way, or to be sent again", waiting_markers
     )
     statistics = node.coordinators.transactions.statistics
     for ended_by, count in statistics.ended.items():
@@ -470,22 +473,22 @@ async def _transactions(families: Families, node: WatchedBroker, pause: Pause) -
     of_verification: Final = "kafka_server_addpartitionstotxnmanager_"
     families.summary(
         of_verification + "verificationtimems",
-        "Milliseconds from the question whether a partition is in a transaction to its answer",
+        "Milliseconds to verify that a partition is in a transaction",
         statistics.verifications,
     )
     families.counter(
         of_verification + "verificationfailurerate_count",
-        "Partitions that a transaction's coordinator has refused to those who append here",
+        "Partitions for which a transaction's coordinator has refused an append here",
         statistics.verification_failures,
     )
     producer_ids = node.coordinators.producer_ids
     families.counter(
-        "barnabas_producer_ids_blocks", "Blocks of producer ids that this node was given", producer_ids.blocks
+        "barnabas_producer_ids_blocks", "Blocks of producer ids that this node has got", producer_ids.blocks
     )
-    families.gauge("barnabas_producer_ids_left", "Ids that are left of its block", producer_ids.left_count)
+    families.gauge("barnabas_producer_ids_left", "Producer ids left in its block", producer_ids.left_count)
 
 
-# --- What coordinators stand on (`CoordinatorRuntimeMetrics`, `TransactionStateManager`) --------------------------
+# --- The coordinators' shards (`CoordinatorRuntimeMetrics`, `TransactionStateManager`) ----------------------------
 
 _COORDINATORS = {
     OFFSETS_TOPIC: "kafka_server_group_coordinator_metrics_",
@@ -495,8 +498,8 @@ _COORDINATORS = {
 
 
 def _shards(families: Families, node: WatchedBroker) -> None:
-    """Times are of all that were loaded since the start, and in Kafka of the last 30 s; `num_partitions` of
-    transactions is ours alone."""
+    """Add metrics of the shards. Times are those of all shards that were loaded since the start; Kafka's are those of
+    the last 30 s. `num_partitions` of transactions is barnabas's own."""
     for topic, prefix in _COORDINATORS.items():
         hosted = node.coordinators.hosted[topic]
         by_state = hosted.by_state()
@@ -507,28 +510,28 @@ def _shards(families: Families, node: WatchedBroker) -> None:
         times = hosted.load_times
         families.gauge(
             prefix + "partition_load_time_max",
-            f"Milliseconds that the slowest of {topic} took to be loaded",
+            f"Milliseconds to load the slowest partition of {topic}",
             max(times.last, default=0),
         )
         families.gauge(
             prefix + "partition_load_time_avg",
-            f"Milliseconds that a partition of {topic} took to be loaded",
+            f"Milliseconds to load a partition of {topic}, on average",
             times.sum_ms / times.count if times.count else 0,
         )
 
 
-# --- What clients have pushed (KIP-714) ---------------------------------------------------------------------------
+# --- Metrics that clients have pushed (KIP-714) -------------------------------------------------------------------
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 async def _clients(families: Families, node: WatchedBroker, pause: Pause) -> None:
-    """By the names of OpenTelemetry, as Prometheus can have them: `org.apache.kafka.producer.record.send.rate` is
-    `kafka_client_producer_record_send_rate`.
+    """Add clients' metrics. OpenTelemetry's names are turned into Prometheus':
+    `org.apache.kafka.producer.record.send.rate` becomes `kafka_client_producer_record_send_rate`.
 
-    The names are the clients': an attribute whose name can't be a label is left out, and of two series that have the
-    same name here the first stands. Else one client could spoil the page for all.
+    Clients choose the names. An attribute whose name can't be a label is left out, and if two series get the same name,
+    the first one counts. Otherwise one client could spoil the page for all.
     """
     for client in node.telemetry.pushed():
         who = client.attributes

@@ -1,7 +1,7 @@
-"""What clients push: the few messages of OpenTelemetry's protocol that a push is made of, read from protobuf's form.
+"""Reads clients' pushes: the few messages of OpenTelemetry's protocol that a push has, in protobuf's format.
 
-A message is a row of fields; those that aren't known are passed over. Names, points and fields have bounds, so that no
-push takes longer than a request may.
+A message is a sequence of fields. Unknown ones are skipped. Names, points and fields are bounded, so that no push takes
+longer than a request may.
 Source: `opentelemetry/proto/metrics/v1/metrics.proto`, `ClientTelemetryUtils`.
 """
 
@@ -12,13 +12,13 @@ from struct import Struct
 from typing import NamedTuple
 
 MOST_POINTS = 1_000
-"""Of one push. What comes behind them isn't read."""
+"""Points that are read of one push."""
 MOST_FIELDS = 60_000
-"""Of one push, each as often as it is looked at: some 50 ms."""
+"""Most fields of one push, each counted as often as it is read: some 50 ms."""
 MOST_CHARACTERS = 200
-"""Of a name or of an attribute's value: what is longer is cut."""
+"""The longest name or attribute's value. A longer one is cut."""
 MOST_ATTRIBUTES = 16
-"""Of one point."""
+"""Attributes that are kept of one point."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE = Struct("<d")
@@ -27,7 +27,7 @@ _DELTA = 1
 
 
 class OtlpError(ValueError):
-    """The bytes aren't a push, or too long a one."""
+    """The bytes aren't a push, or it is too long."""
 
 
 class Point(NamedTuple):
@@ -35,14 +35,14 @@ class Point(NamedTuple):
 
     name: str
     attributes: tuple[tuple[str, str], ...]
-    """Sorted."""
+    """(name, value), sorted."""
     value: float
     is_delta: bool
-    """Whether it is what was added since the last push."""
+    """True if the value was added since the last push."""
 
 
 def points_in(data: bytes | memoryview) -> Iterator[Point]:
-    """The numbers of gauges and sums; histograms, which no Kafka client pushes, are passed over. Raises OtlpError."""
+    """Yield the points of gauges and sums. Histograms, which no Kafka client pushes, are skipped. Raises OtlpError."""
     fields = _Fields()
     left = MOST_POINTS
     for resource_metrics in fields.messages(memoryview(data), 1):
@@ -113,19 +113,19 @@ def _text(data: memoryview) -> str:
 
 
 class _Fields:
-    """Of one push."""
+    """Reads the fields of one push."""
 
     def __init__(self) -> None:
         self._left = MOST_FIELDS
 
     def messages(self, data: memoryview, wanted: int) -> Iterator[memoryview]:
-        """The bytes of each field of this number."""
+        """The bytes of each field with this number."""
         return (
             value for number, value in self.of(data) if number == wanted and isinstance(value, memoryview)
         )
 
     def of(self, data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-        """Number and value of each field: an int, or bytes."""
+        """Yield the number and value of each field. The value is an int or bytes."""
         at, end = 0, len(data)
         while at < end:
             if not self._left:

@@ -1,12 +1,11 @@
-"""Requests as metrics count them: how many of each API, how long they take, which errors they are answered with, and
-what they carry for each topic.
+"""Counts of requests for metrics: how many of each API, how long they take, the errors in their answers, and what they
+carry for each topic.
 
-Numbers only go up here; whoever scrapes makes rates of them. All of it is counted from the moment that a node has a
-listener for metrics, and for such a node alone. What coordinators and the controller append themselves isn't a client's
-request, and isn't in the counts of topics.
+Numbers only go up here; the scraper makes rates of them. Only a node with a listener for metrics counts, from the
+moment it has one. Appends of coordinators and the controller aren't requests of clients, so the counts of topics don't
+include them.
 
-A request may take no more than some 2 µs longer for being counted: names of errors and sums over topics are made by
-whoever scrapes.
+Counting may cost a request some 2 µs and no more. So names of errors and sums over topics are made at a scrape.
 Source: `RequestMetrics`, `BrokerTopicMetrics`.
 """
 
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
 
 FIRST_OF_BROKERS = 4
-"""Of the versions of AddPartitionsToTxn: from here on brokers ask, for several transactions."""
+"""The first version of AddPartitionsToTxn that brokers send, for several transactions."""
 
 
 class TopicCounts:
-    """Of one topic (Kafka: `BrokerTopicMetrics`), or of several."""
+    """The counts of one topic (Kafka: `BrokerTopicMetrics`), or of several."""
 
     __slots__ = (
         "bytes_in",
@@ -68,13 +67,13 @@ class TopicCounts:
         self.failed_fetches = 0
 
     def add(self, other: TopicCounts) -> None:
-        """What another one has counted."""
+        """Add other counts."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class VersionCounts:
-    """Of one version of an API: how many requests there were, and how long they took together."""
+    """One version of an API: the number of requests, and how long they took together."""
 
     __slots__ = ("count", "sum_s")
 
@@ -84,17 +83,17 @@ class VersionCounts:
 
 
 class NamedCounts:
-    """Of what Kafka counts under one name: an API, or a part of its requests."""
+    """The requests that Kafka counts under one name: those of an API, or a part of them."""
 
     __slots__ = ("_last_s", "_parts", "_versions", "keep")
 
     def __init__(self, whole: NamedCounts | None) -> None:
-        """`whole`: those under whose name the requests count as well."""
+        """`whole`: other counts in which these requests are counted, too."""
         self._versions: dict[int, VersionCounts] = {}
         self._parts: list[NamedCounts] = []
         self._last_s: deque[float] = deque(maxlen=SAMPLES)
         self.keep: Callable[[float], None] = self._last_s.append
-        """How long the last ones took: from the moment that a request is read to that at which its answer is known."""
+        """Keeps how long a request took, from reading it until its answer is known."""
         if whole is not None:
             whole._parts.append(self)
             keep_of_part, keep_of_whole = self.keep, whole.keep
@@ -106,11 +105,11 @@ class NamedCounts:
             self.keep = keep
 
     def version(self, number: int) -> VersionCounts:
-        """Where its requests are counted."""
+        """The counts of a version."""
         return self._versions.setdefault(number, VersionCounts())
 
     def versions(self) -> dict[int, VersionCounts]:
-        """With those of its parts."""
+        """The counts of all versions, those of the parts included."""
         found: dict[int, VersionCounts] = {}
         for each in (self, *self._parts):
             for number, counts in each._versions.items():
@@ -120,7 +119,7 @@ class NamedCounts:
         return found
 
     def times(self) -> Durations:
-        """Of all versions."""
+        """The durations of all versions."""
         found = Durations()
         for each in self.versions().values():
             found.count += each.count
@@ -130,14 +129,14 @@ class NamedCounts:
 
 
 class ApiCounts:
-    """Of one API."""
+    """The counts of one API."""
 
     __slots__ = ("by_name", "errors", "hung_up")
 
     def __init__(self) -> None:
         self.by_name: dict[str, NamedCounts] = {}
         self.errors: Counter[int] = Counter()
-        """By code, that of NONE among them; each error of an answer counts."""
+        """Errors by code, NONE included. Each error of an answer counts."""
         self.hung_up = 0
         """Requests whose client didn't wait for the answer."""
 
@@ -151,11 +150,11 @@ class ApiCounts:
 
 
 After = Callable[[Any, Any], None]
-"""Counts an answer, which is never None; with what was kept of its request."""
+"""Counts an answer, which is never None. The first argument is what was kept of its request."""
 
 
 class RequestMetrics:
-    """Of one node, over all its listeners."""
+    """The counts of one node, over all its listeners."""
 
     def __init__(self, monotonic_s: Callable[[], float], image: ClusterImage) -> None:
         self._monotonic_s = monotonic_s
@@ -164,13 +163,13 @@ class RequestMetrics:
         self.apis: dict[str, ApiCounts] = {}
         self.topics: dict[str, TopicCounts] = {}
         self._by_id: dict[bytes, TopicCounts] = {}
-        """The same, as far as somebody has named a topic by its id."""
+        """The same, by the ids by which requests have named topics."""
         self.others = TopicCounts()
-        """Of topics that are gone, or never were there."""
+        """The counts of topics that are gone, or never existed."""
 
     def counted(self, api: str, version: int, handle: Handle) -> Handle:
-        """See `broker.network.observed_requests`. Some requests have a name of their own in Kafka, beside that of their
-        API or in its place; their errors don't (`RequestChannel.updateRequestMetrics`)."""
+        """See `broker.network.observed_requests`. Kafka counts some requests under a name of their own, in addition to
+        their API's name or instead of it, but not their errors (`RequestChannel.updateRequestMetrics`)."""
         counts = self.apis.setdefault(api, ApiCounts())
         if api == "Produce":
             return self._counted_produce(counts, counts.named(api), version, handle)
@@ -195,11 +194,11 @@ class RequestMetrics:
             return self._counted(counts, of_old, version, handle, after)
         return self._counted(counts, counts.named(api), version, handle, after)
 
-    # The two that follow say the same for requests with records and without: each is as short as it can be, since it
-    # is in the way of every request.
+    # The next two do the same for requests with and without records. Each is as short as possible, since every request
+    # passes through it.
 
     def _counted_produce(self, counts: ApiCounts, named: NamedCounts, version: int, handle: Handle) -> Handle:
-        """Sizes are taken before: some of the request may be gone when its answer is there."""
+        """Count Produces. Sizes are taken before the handler runs: records may be gone when the answer is known."""
         monotonic_s, keep, of_version = self._monotonic_s, named.keep, named.version(version)
         after = self._produced(counts)
         end = self._end(counts, named, of_version, after)
@@ -255,7 +254,7 @@ class RequestMetrics:
     def _end(
         self, counts: ApiCounts, named: NamedCounts, of_version: VersionCounts, after: After
     ) -> Callable[[float, Any, Any, Exception | None], None]:
-        """Of a request whose answer comes later, or never."""
+        """A function that counts a request whose answer comes later, or never."""
         keep = named.keep
 
         def end(began_s: float, said: Any, response: Any, error: Exception | None) -> None:
@@ -273,7 +272,7 @@ class RequestMetrics:
         return end
 
     def forget_topics(self, still_there: Callable[[str], bool]) -> None:
-        """What a topic that was deleted had is forgotten, as in Kafka, but for the sums."""
+        """Forget the counts of deleted topics, as in Kafka. The sums still include them."""
         gone = [name for name in self.topics if not still_there(name)]
         for name in gone:
             self.others.add(self.topics.pop(name))
@@ -283,7 +282,7 @@ class RequestMetrics:
     # --- what requests carry ---------------------------------------------------------------------------------
 
     def _counts_of(self, name: str, topic_id: bytes) -> TopicCounts:
-        """Of the topic, if there is one."""
+        """The counts of a topic, or `others` if it doesn't exist."""
         if not name:
             counts = self._by_id.get(topic_id)
             if counts is not None:
@@ -348,17 +347,17 @@ class RequestMetrics:
 _WITH_ONE_ERROR: frozenset[Any] = frozenset(
     (HeartbeatResponse, EndTxnResponse, InitProducerIdResponse, AddOffsetsToTxnResponse)
 )
-"""Answers that a client is given again and again, and in which there is one place for an error."""
+"""Frequent answers with exactly one error field."""
 
 
 def _is_replicas(request: FetchRequest) -> bool:
-    """Whether it is a follower's."""
+    """True if it is a follower's request."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
 def _only_verifies(request: AddPartitionsToTxnRequest) -> bool:
-    """Whether it is a broker's that asks what is in a transaction, and adds nothing to one."""
+    """True if a broker only asks what is in transactions, and adds nothing."""
     return all(each.verify_only for each in request.transactions)
 
 
@@ -373,7 +372,9 @@ def _count_errors(counts: ApiCounts) -> After:
     errors = counts.errors
 
     def after(said: None, response: Any) -> None:
-        if isinstance(response, Struct):  # else the controller's, which goes on as it came: it counts there
+        if isinstance(
+            response, Struct
+        ):  # else it is the controller's undecoded answer, which is counted there
             for code in error_codes(response):
                 errors[code] += 1
 
@@ -384,20 +385,20 @@ def _length(records: Any) -> int:
     return sum(map(len, records)) if isinstance(records, list) else len(records)
 
 
-# --- What is produced ---------------------------------------------------------------------------------------------
+# --- Produced records ---------------------------------------------------------------------------------------------
 
 _Size = tuple[int, int]
-"""Bytes, and offsets that the batches take, as Kafka counts messages."""
+"""(bytes, messages). As in Kafka, the offsets of a batch count as messages."""
 
 _Sizes = Any
-"""A `_Size` where there is one partition, as there is in most requests; else a dict of them, by the topic's name or id
-and the partition's number."""
+"""A `_Size` for one partition, as in most requests; otherwise a dict of them, by the topic's name or id and the
+partition's number."""
 
 _NOTHING: _Size = (0, 0)
 _look = Layout(f">i{LAST_OFFSET_DELTA_POS - LOG_OVERHEAD}xi").unpack_from
-"""The length of a batch, and the delta of its last offset."""
+"""Reads the length of a batch, and the delta of its last offset."""
 _SEEN_BYTES = LAST_OFFSET_DELTA_POS + INT32.size
-"""Of a batch's header."""
+"""The bytes of a batch's header that are needed."""
 
 
 def _sizes(request: ProduceRequest) -> _Sizes:
@@ -417,7 +418,7 @@ def _sizes(request: ProduceRequest) -> _Sizes:
 
 
 def _size(records: memoryview | None) -> _Size:
-    """Nonsense has no messages: it isn't appended."""
+    """The size of records. Bytes that make no sense have no messages, since they aren't appended."""
     if not records:
         return _NOTHING
     size = len(records)
