@@ -1,7 +1,7 @@
-"""What clients have pushed (KIP-714), one by one, as JSON: `/clients`. The console shows it.
+"""The metrics that clients have pushed (KIP-714), client by client, as JSON: `/clients`. The console shows them.
 
-`?name=NAME`, which may be repeated, leaves the other numbers out. `?client=ID` leaves the other clients out. Names are
-the clients', without the `org.apache.kafka.` in front.
+`?name=NAME`, which may be repeated, selects metrics. `?client=ID` selects clients. Names are the clients' own, without
+the prefix `org.apache.kafka.`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from broker.metrics.client_telemetry import ClientMetricsInstance, ClientTelemetry
 
 MOST_CLIENTS_SHOWN: Final = 1_000
-"""Those that were seen last. The answer says how many there are."""
+"""Clients in one answer: those that were seen last. The answer has the count of all."""
 _MOST_PARAMETERS: Final = 100
 
 
 class ClientsPage:
-    """Of one node."""
+    """The page of one node."""
 
     def __init__(self, telemetry: ClientTelemetry, now_ms: Callable[[], int]) -> None:
         self._telemetry = telemetry

@@ -63,7 +63,7 @@ def test_who_reads_nothing_that_others_wait_for_is_closed(
     del slow.transport.written[:10]
     schedule.advance(1)
     assert (stalled.transport.aborted, slow.transport.aborted) == (True, False)
-    assert "its client has read nothing of 500000 bytes for 10 s" in caplog.text
+    assert "its client has read none of 500000 bytes for 10 s" in caplog.text
     stalled.lose()
     schedule.advance(0)
     assert waiting.dispatcher.served == [b"one"]
