@@ -670,7 +670,7 @@ class Connection(ReceivingSide):
             self._go_on_receiving()
 
     def _has_had_its_turn(self) -> bool:
-        """A lone connection doesn't give way soon: that would cost a producer of large batches a hundredth."""
+        """True if others go first. A lone connection gives way late, or producers of large batches lose a hundredth."""
         return len(self.listener.connections) > 1 or self._served_s > TURN_S
 
     def _go_on_receiving(self) -> None:
@@ -703,8 +703,8 @@ class Connection(ReceivingSide):
             self._bound_backlog()
 
     def _let_others_in(self) -> None:
-        """The loop looks at its sockets after the callbacks that are due. It would find this socket first, since it had
-        more to read before, and then those that got bytes since. So it looks once without this one."""
+        """Wait in line. The loop looks at its sockets after the due callbacks. It would find this one first, since it
+        had more to read before, and then those that got bytes since. So it looks once without this one."""
         self._next_turn = self._memory.next_turns.wait(self._serve_on)
 
     def _serve_on(self) -> float:
