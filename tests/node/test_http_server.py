@@ -30,7 +30,7 @@ async def test_a_path_is_answered_and_one_that_is_not_there_says_which_are(tmp_p
     assert (reply.status, reply.body) == (200, b"ok\n")
     reply = await get(server.port, "/helth")
     assert reply.status == 404
-    assert reply.body == b"There is no /helth here; there is /health, /metrics, /ready.\n"
+    assert reply.body == b"There is no /helth here; there is /clients, /health, /metrics, /ready.\n"
 
 
 async def test_what_changes_something_is_refused(tmp_path: Path) -> None:

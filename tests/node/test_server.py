@@ -140,7 +140,7 @@ async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("node.id=1", "node.id=7"), "node 7's"),
+        (("node.id=1", "node.id=7"), "belongs to node 7"),
         (("version=1", "version=2"), "version 2"),
         (("directory.id=", "x="), "missing"),
     ],
