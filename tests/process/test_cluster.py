@@ -93,7 +93,7 @@ def test_who_is_paused_neither_leads_nor_is_in_sync(cluster: barnabas.Cluster) -
 
 
 def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster) -> None:
-    with pytest.raises(LookupError, match="__transaction_state isn't there"):
+    with pytest.raises(LookupError, match="__transaction_state doesn't exist"):
         cluster.coordinator_of(transactional_id="pay")
     for key_type in (0, 1):
         until(lambda kind=key_type: coordinator_at(cluster[1], "pay", kind) > 0, "there is a coordinator")

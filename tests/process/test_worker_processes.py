@@ -103,7 +103,7 @@ async def test_one_that_the_kernel_does_not_let_go_of_is_not_waited_for_without_
     with monkeypatch.context() as patched:
         patched.setattr(subprocess.Popen, "wait", never)
         assert not worker.kill_and_wait()
-    assert "isn't gone" in caplog.text
+    assert "hasn't ended" in caplog.text
     assert worker.kill_and_wait()
 
 
