@@ -1,12 +1,12 @@
-"""Altering settings while the broker runs: what a client wants becomes records, and what records say is put into force.
+"""Altering settings while the broker runs: a client's wishes become records, and records are put into force.
 
-IncrementalAlterConfigs and AlterConfigs, of topics and brokers. Each function takes what is stored now, and returns
-what to store: name -> new text, or None for a name to be removed. That is what ConfigRecords say; applying those
-records is what changes anything. Kafka's ConfigAdminManager (brokers) and ConfigurationControlManager (both), with
-their messages.
+This serves IncrementalAlterConfigs and AlterConfigs, for topics and brokers. Each function takes what is
+stored now, and returns what to store: name -> new text, or None to remove a name. ConfigRecords say just
+that, and only applying them changes anything. Source: Kafka's ConfigAdminManager (brokers) and
+ConfigurationControlManager (both), with their messages.
 
-What the log says of a broker is put into force by `put_into_force`, as DynamicBrokerConfig.fromPersistentProps does:
-what can't be is passed over, since records of the past never stop a broker.
+`set_dynamic` puts a broker's records into force, as DynamicBrokerConfig.fromPersistentProps does. Invalid
+ones are ignored, since old records never stop a broker.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ def set_dynamic(
     broker: Mapping[str, str] | None = None,
     cluster: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Put what the metadata log says of this broker, or of all, into force; None leaves a side as it is.
+    """Put the settings in the metadata log for this broker, or for all, into force. None leaves a side as it
+    is.
 
-    Takes the whole of a side each time. Returns a line, to be logged, for each name that can't be set so, or isn't
-    legal, and is passed over.
+    Takes the whole of a side each time. Returns a line to log for each name that is ignored, because it can't
+    be set this way or its value is invalid.
     """
     complaints: list[str] = []
 
@@ -52,7 +53,7 @@ def set_dynamic(
 
 
 def reasons_against(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """Name -> why what is stored can't be put into force."""
+    """Return name -> why the stored value can't be put into force."""
     reasons = {}
     for name, text in stored.items():
         try:
@@ -62,7 +63,7 @@ def reasons_against(config: BrokerConfig, stored: Mapping[str, str], *, per_brok
     return reasons
 
 
-# --- What is wanted, to what is stored ----------------------------------------------------------------------
+# --- From wishes to what is stored --------------------------------------------------------------------------
 
 MAX_VALUE_CHARACTERS = 32767
 
@@ -77,7 +78,7 @@ class AlterConfigOp(IntEnum):
 
 
 class Alteration(NamedTuple):
-    """One entry of an IncrementalAlterConfigs request; `operation` as it came over the wire."""
+    """One entry of an IncrementalAlterConfigs request. `operation` is the code from the wire."""
 
     name: str
     operation: int
@@ -85,7 +86,7 @@ class Alteration(NamedTuple):
 
 
 def check_request(alterations: Sequence[Alteration]) -> None:
-    """What Kafka checks before it looks at any setting. Raises KafkaError(INVALID_REQUEST)."""
+    """Check what Kafka checks before it looks at any setting. Raises KafkaError(INVALID_REQUEST)."""
     if len({alteration.name for alteration in alterations}) != len(alterations):
         raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [a.name for a in alterations if a.value is None and a.operation != AlterConfigOp.DELETE]
@@ -96,9 +97,9 @@ def check_request(alterations: Sequence[Alteration]) -> None:
 def alter_topic(
     config: BrokerConfig, stored: Mapping[str, str], alterations: Sequence[Alteration]
 ) -> dict[str, str | None]:
-    """A topic's alterations, after `check_request`.
+    """Return a topic's changes, after `check_request`.
 
-    Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an operation that isn't known.
+    Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an unknown operation.
     """
     changes = changes_of(stored, alterations, topic_definition)
     check(Occasion.ALTER_TOPIC, Proposal(config, _applied(stored, changes), stored=stored))
@@ -108,7 +109,8 @@ def alter_topic(
 def replace_topic(
     config: BrokerConfig, stored: Mapping[str, str], wanted: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """AlterConfigs of a topic: what isn't named goes. Raises KafkaError(INVALID_CONFIG)."""
+    """Return the changes of an AlterConfigs for a topic: settings that it doesn't name are removed. Raises
+    KafkaError(INVALID_CONFIG)."""
     check(Occasion.ALTER_TOPIC, Proposal(config, wanted, stored=stored))
     return _replacement(stored, wanted)
 
@@ -121,10 +123,10 @@ def alter_broker(
     per_broker: bool,
     elr_enabled: bool = True,
 ) -> dict[str, str | None]:
-    """A broker's alterations, or the cluster's, after `check_request`.
+    """Return the changes of a broker, or of the cluster, after `check_request`.
 
-    Raises KafkaError: INVALID_REQUEST for a setting that can't be altered or a value that isn't legal,
-    INVALID_CONFIG for an operation that doesn't fit, or what eligible leader replicas (KIP-966) forbid.
+    Raises KafkaError: INVALID_REQUEST for a setting that can't be altered or an invalid value, INVALID_CONFIG
+    for an operation that doesn't fit, or for what eligible leader replicas (KIP-966) forbid.
     """
     for alteration in alterations:
         if alteration.operation not in tuple(AlterConfigOp):
@@ -148,9 +150,10 @@ def replace_broker(
     per_broker: bool,
     elr_enabled: bool = True,
 ) -> dict[str, str | None]:
-    """AlterConfigs of a broker, or of the cluster: what isn't named goes. Raises as `alter_broker` does."""
+    """Return the changes of an AlterConfigs for a broker or the cluster: settings that it doesn't name are
+    removed. Raises as `alter_broker`."""
     _check_broker(config, wanted, stored, per_broker=per_broker)
-    changes = {**wanted, **_replacement(stored, wanted)}  # what is as before is written too (KAFKA-14136)
+    changes = {**wanted, **_replacement(stored, wanted)}  # unchanged values are written, too (KAFKA-14136)
     if elr_enabled:
         check(Occasion.ALTER_BROKER_WITH_ELR, Proposal(config, changes, per_broker=per_broker))
     return changes
@@ -171,9 +174,9 @@ def changes_of(
     alterations: Iterable[Alteration],
     definition_named: Callable[[str], ConfigDef | None],
 ) -> dict[str, str | None]:
-    """What the operations come to, for a resource whose settings `definition_named` knows.
+    """Return the result of the operations, for a resource whose settings `definition_named` knows.
 
-    A list that isn't stored begins as Kafka's default. Raises KafkaError as `alter_topic` does.
+    A list that isn't stored starts with Kafka's default. Raises KafkaError as `alter_topic`.
     """
     changes: dict[str, str | None] = {}
     for name, operation, value in alterations:
@@ -202,17 +205,17 @@ def changes_of(
     return changes
 
 
-# Kafka looks through the list for each part: here nobody else is served meanwhile, so a look is one into a table.
+# Kafka searches the list for each part. Here nobody else is served meanwhile, so this uses a table.
 
 
 def _appended(elements: Sequence[str], parts: Iterable[str]) -> list[str]:
-    """What is there stays as it is, though it names something twice."""
+    """Append the parts that are missing. Existing elements stay, even repeated ones."""
     known = frozenset(elements)
     return [*elements, *(part for part in dict.fromkeys(parts) if part not in known)]
 
 
 def _subtracted(elements: Iterable[str], parts: Iterable[str]) -> list[str]:
-    """Each part takes one element away, the first that is equal."""
+    """Remove, for each part, the first equal element."""
     to_take = Counter(parts)
     kept: list[str] = []
     for element in elements:
@@ -224,7 +227,7 @@ def _subtracted(elements: Iterable[str], parts: Iterable[str]) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Java's `String.split(",")`: without the empty elements at the end, but for an empty text itself."""
+    """Java's `String.split(",")`: without empty elements at the end, except for an empty text itself."""
     kept = text.rstrip(",")
     return kept.split(",") if kept or not text else []
 
@@ -243,7 +246,7 @@ def _check_broker_list(alteration: Alteration) -> None:
 def _check_broker(
     config: BrokerConfig, wanted: Mapping[str, str], stored: Mapping[str, str], *, per_broker: bool
 ) -> None:
-    """Raises KafkaError(INVALID_REQUEST), as Kafka does; a topic's bad value is an INVALID_CONFIG."""
+    """Raises KafkaError(INVALID_REQUEST), as Kafka does. (A topic's bad value is INVALID_CONFIG.)"""
     after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
     try:
         proposal = Proposal(config, wanted, stored=stored, per_broker=per_broker, after=after)

@@ -1,6 +1,7 @@
-"""From settings as given to a configuration that holds: layers, warnings, refusals, checks.
+"""Assembling a valid configuration from given settings: layers, warnings, refusals, checks.
 
-Everything a user can get wrong is found here, before anything is opened: one line, with the place it stands.
+All mistakes of users are found here, before anything is opened. Each error is one line that says where the
+mistake is.
 """
 
 from __future__ import annotations
@@ -97,22 +98,22 @@ OBSOLETE: dict[str, str] = {
 
 
 def what_became_of(name: str) -> str | None:
-    """Why a setting is no more; None for one that never was, or still is."""
+    """Return why a setting doesn't exist any more, or None if it never did or still does."""
     if name.startswith(("zookeeper.", "password.encoder.")):
         return _KRAFT
     return OBSOLETE.get(name)
 
 
-# --- Which listeners refuse what only brokers ask of each other (`barnabas.inter.broker.requests`) ----------
-#
-# By itself or for one listener. Kafka's precedent for the two levels is `AbstractConfig.valuesWithPrefixOverride`.
+# --- Listeners that refuse requests between brokers (`barnabas.inter.broker.requests`) ----------------------
+# Set for all listeners or for one. Kafka's precedent for the two levels is
+# `AbstractConfig.valuesWithPrefixOverride`.
 
 
 def closed_to_brokers(config: BrokerConfig) -> frozenset[str]:
-    """The broker's listeners that refuse them, by name; none of a node that is only a controller.
+    """Return the names of the broker's listeners that refuse them. None for a node that is only a controller.
 
-    Raises ConfigError where a value is for a listener that isn't there, so that none stays open by a slip of the pen,
-    and where the cluster's brokers couldn't reach each other.
+    Raises ConfigError if a value is for a listener that doesn't exist, so that a typo doesn't leave one open,
+    and if the cluster's brokers couldn't reach each other.
     """
     if config.is_only_controller:
         return frozenset()
@@ -151,19 +152,19 @@ def _is_true(name: str, text: str | None) -> bool:
 _CLUSTER_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _OWN = "barnabas."
 TYPED = "-o"
-"""The origin of what somebody typed for this broker alone."""
+"""The origin of settings that somebody typed for this broker alone."""
 _KAFKAS_LISTENERS = "PLAINTEXT://:9092"
 
 
 def machine_host_name() -> str:
-    """The name that this machine gives itself."""
+    """The name of this machine."""
     from socket import gethostname
 
     return gethostname()
 
 
 def settings_of(values: Mapping[str, str], origin: str = "given") -> Layer:
-    """A layer of settings that all come from one place."""
+    """Return a layer of settings with one origin."""
     return {name: Setting(value, origin) for name, value in values.items()}
 
 
@@ -174,18 +175,18 @@ def assemble(
     release_version: str | None = None,
     host_name: Callable[[], str] = machine_host_name,
 ) -> BrokerConfig:
-    """The configuration that the layers make, the last one on top. Raises UsageError."""
+    """Return the configuration of the layers; later ones take precedence. Raises UsageError."""
     static = layered(layers)
     warnings: list[str] = []
     _sort_out_names(static, warnings)
     if "advertised.listeners" in static and "listeners" not in static:
-        # An address that is advertised is one that others connect to: listen where Kafka would.
+        # If others are to connect to an advertised address, listen where Kafka would.
         static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
     joins = joins_a_cluster(static)
     _check_values(static, warnings, joins)
     for name in SHOWN_AS_GIVEN:
         if name == CONTROLLER_NAMES and joins:
-            continue  # its controllers' listener has a name of their choice
+            continue  # the controllers' listener may have any name
         if name == "node.id" and "broker.id" in static:
             static.setdefault(name, static["broker.id"])
         static.setdefault(name, Setting(DEFAULTS[name].value, "the default"))
@@ -226,7 +227,7 @@ def assemble(
 
 
 def _control_listener(config: BrokerConfig) -> tuple[ListenerConfig, ...]:
-    """Raises ConfigError where anybody who reaches the machine could ask there."""
+    """Return the control listener. Raises ConfigError if other machines could use it without a token."""
     found = http_listener("CONTROL", config.get_string(CONTROL_LISTENER) or "", CONTROL_LISTENER)
     if any(each.host not in _LOOPBACK for each in found) and not config.get_string(CONTROL_TOKEN):
         raise ConfigError(
@@ -240,7 +241,7 @@ _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 
 def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> None:
-    """Where the node asks others. Raises ConfigError where it can't by what is said."""
+    """Set how this node connects to others. Raises ConfigError if the settings don't allow it."""
     if config.joins:
         config.to_controllers = to_controllers(config, settings)
     if config.joins or (config.controller_listeners and not config.is_only_controller):
@@ -248,7 +249,7 @@ def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> Non
 
 
 def _sign_in(config: BrokerConfig, listener_name: str) -> SaslConfig:
-    """Raises ConfigError."""
+    """Return how clients sign in at a listener. Raises ConfigError."""
     found = sasl_config(config, listener_name)
     if "OAUTHBEARER" in found.mechanisms:
         from broker.config.token_config import token_config
@@ -258,7 +259,7 @@ def _sign_in(config: BrokerConfig, listener_name: str) -> SaslConfig:
 
 
 def _check_encryption(config: BrokerConfig) -> None:
-    """Raises ConfigError where a listener's settings don't go together. Files are read by the start alone."""
+    """Raises ConfigError if a listener's settings contradict each other. Only the start reads files."""
     for each in (*config.listeners, *config.controller_listeners):
         if each.security_protocol in ENCRYPTED:
             from broker.config.tls_config import TlsConfig
@@ -272,7 +273,8 @@ def _check_encryption(config: BrokerConfig) -> None:
 
 
 def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:
-    """A line for each listener: clients elsewhere that can't resolve this machine's name connect, and find nobody."""
+    """Return a warning for each listener that advertises this machine's name: clients elsewhere may not be
+    able to resolve it."""
     if "advertised.listeners" in static:
         return
     for listener in config.listeners:
@@ -286,7 +288,7 @@ def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:
 
 
 def listener_settings(config: BrokerConfig) -> ListenerSettings:
-    """What a configuration says of listeners."""
+    """Return the settings about listeners."""
     return ListenerSettings(
         listeners=config.get_list("listeners"),
         advertised=config.get_list("advertised.listeners") or None,
@@ -302,7 +304,7 @@ def listener_settings(config: BrokerConfig) -> ListenerSettings:
 
 
 def usage_error(error: ConfigError, static: Mapping[str, Setting]) -> UsageError:
-    """A setting's error as the line for the user: where it stands, what is wrong."""
+    """Return the user's error line for an invalid setting: where it is, and what is wrong."""
     message = str(error)
     if error.name is not None and error.name not in message:
         message = f"{error.name}: {message}"
@@ -312,7 +314,7 @@ def usage_error(error: ConfigError, static: Mapping[str, Setting]) -> UsageError
 
 
 def check_names(layer: Layer) -> None:
-    """Raises UsageError for a name that Kafka doesn't have, and never had."""
+    """Raises UsageError for a name that Kafka doesn't have and never had."""
     for name, setting in layer.items():
         if not _is_known(name) and what_became_of(name) is None:
             raise UsageError(f"{setting.origin}: {_no_setting(name, _suggestion(name))}")
@@ -329,7 +331,8 @@ def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
 
 
 def _sort_out_names(static: Layer, warnings: list[str]) -> None:
-    """A line for each name that Kafka doesn't have, or has no more. It stays, as in Kafka, without effect."""
+    """Add a warning for each name that Kafka doesn't have, or has no more. As in Kafka, it stays without
+    effect."""
     for name, setting in list(static.items()):
         if _is_known(name):
             continue
@@ -338,11 +341,10 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
             warnings.append(f"{setting.origin}: {name} is obsolete and ignored: {became}")
             continue
         suggestion = _suggestion(name)
-        if _is_nearly_own(name):  # which may be there to keep somebody out
+        if _is_nearly_own(name):  # it may be there to keep somebody out
             raise UsageError(f"{setting.origin}: {_no_setting(name, suggestion)}")
         if setting.origin.startswith(PREFIX):
-            # A variable may be meant for something else that speaks of Kafka: only a near miss is worth a
-            # line.
+            # A variable may be for something else about Kafka: only a near miss is worth a line.
             del static[name]
             if suggestion is None:
                 continue
@@ -350,7 +352,7 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
 
 
 def _is_nearly_own(name: str) -> bool:
-    """Whether it looks like a setting of ours, badly written; for a listener perhaps."""
+    """True if it looks like a misspelled setting of barnabas, perhaps for a listener."""
     _, own, rest = name.lower().rpartition(_OWN)
     if not own:
         return False
@@ -374,7 +376,7 @@ def _suggestion(name: str) -> str | None:
 
 
 def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:
-    """Parse what was given, refuse what isn't there, bring down what is too much. Raises UsageError."""
+    """Parse the given values, refuse unsupported ones, and lower excessive ones. Raises UsageError."""
     of_several = joins or is_only_controller(static)
     for name, setting in static.items():
         definition = broker_definition(name)
@@ -421,7 +423,7 @@ def _refuse(name: str, setting: Setting, text: str) -> None:
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether it is 16 bytes as Kafka writes them: base64, for URLs, without its end."""
+    """True if the text is 16 bytes in Kafka's form: URL-safe base64 without padding."""
     return len(text) == 22 and _CLUSTER_ID_CHARACTERS.issuperset(text)
 
 
@@ -437,5 +439,5 @@ def _checked_cluster_id(cluster_id: Setting | None, warnings: list[str]) -> str 
 
 
 def directories_given(layers: Sequence[Mapping[str, Setting]]) -> bool:
-    """Whether any layer says where the data goes."""
+    """True if any layer sets the folders for data."""
     return any("log.dirs" in layer or "log.dir" in layer for layer in layers)

@@ -1,8 +1,8 @@
-"""The configuration in force: what the broker was started with, and what was altered since.
+"""The configuration in force: the settings from the start, and later alterations.
 
-A value comes from the first place that has it: this broker's dynamic settings, the cluster's, the static ones (file,
-environment, command line), what one node on somebody's machine has otherwise (`DEFAULTS`), Kafka's default. Nothing is
-parsed before it is asked for; what was parsed is kept until something is altered.
+A value comes from the first of these that has it: this broker's dynamic settings, the cluster's, the static
+ones (file, environment, command line), our defaults for a single node on somebody's machine (`DEFAULTS`),
+Kafka's default. Values are parsed when first used, and kept until something is altered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OwnDefault(NamedTuple):
-    """A default that isn't Kafka's, and why."""
+    """A default that differs from Kafka's, and the reason."""
 
     value: str
     reason: str
@@ -51,7 +51,7 @@ DEFAULTS: dict[str, OwnDefault] = {
 """Kafka's Docker image and its quick start set most of these in the same way."""
 
 SHOWN_AS_GIVEN = ("node.id", "process.roles", "controller.listener.names")
-"""A Kafka that runs has these from its file: described as static, not as defaults."""
+"""In Kafka, these always come from the file, so they are described as static, not as defaults."""
 
 AT_MOST_ONE: dict[str, str] = {
     "default.replication.factor": "a topic can't have more replicas than there are brokers",
@@ -61,50 +61,50 @@ AT_MOST_ONE: dict[str, str] = {
     "share.coordinator.state.topic.replication.factor": "share groups would hang",
     "share.coordinator.state.topic.min.isr": "share groups would hang",
 }
-"""What is taken as 1 where the user asks for more, and what would come of it.
+"""Settings that are lowered to 1 if the user sets more, and what would happen otherwise.
 
-Files made for three brokers are the most common reason for a local Kafka that hangs.
+Files made for three brokers are the most common reason why a local Kafka hangs.
 """
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "remote.log.storage.system.enable": (("true",), "tiered storage isn't built"),
     "config.providers": ((), "config providers aren't built; write the values themselves"),
 }
-"""Setting -> (the values that are refused, or none for all but an empty one; why).
+"""Setting -> (the refused values, or none for all except an empty one; the reason).
 
-Only what somebody would rely on and not get. All else that isn't built is accepted and without effect, so
-that a file made for Kafka works.
+Only what a user would rely on in vain. Everything else that isn't supported is accepted without effect, so
+that files made for Kafka work.
 """
 
 
-# --- What a node is in its cluster, by `process.roles` and what goes with it (Kafka: QuorumConfig) ----------
+# --- A node's role in its cluster, by `process.roles` and related settings (Kafka: QuorumConfig) ------------
 
 BOOTSTRAP_SERVERS, VOTERS = "controller.quorum.bootstrap.servers", "controller.quorum.voters"
 QUORUM = (BOOTSTRAP_SERVERS, VOTERS)
-"""Where the controllers are; the first one that says something counts."""
+"""Where the controllers are. The first one that isn't empty counts."""
 
 Address = tuple[str, int]
 """Host and port."""
 
 _HOST_AND_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]+)", re.ASCII)
-"""Kafka's `Utils.HOST_PORT_PATTERN`, which takes an empty host and a scheme in front, too."""
+"""Kafka's `Utils.HOST_PORT_PATTERN`, which also accepts an empty host and a leading scheme."""
 
 
 def is_only_controller(static: Mapping[str, Setting]) -> bool:
-    """Whether the node is no broker."""
+    """True if the node isn't a broker."""
     roles = static.get("process.roles")
     return roles is not None and [each.strip() for each in roles.value.split(",")] == ["controller"]
 
 
 def controls(static: Mapping[str, Setting]) -> bool:
-    """Whether other nodes may be controlled from here, at a controller's listener."""
+    """True if this node may control others, at a controller's listener."""
     roles = static.get("process.roles")
     return roles is None or "controller" in map(str.strip, roles.value.split(","))
 
 
 def joins_a_cluster(static: Mapping[str, Setting]) -> bool:
-    """Whether another node is the controller. What says that this one isn't, without saying who is, was made for a
-    node that stands beside a controller; alone it is its own."""
+    """True if another node is the controller. A file that says this node isn't one, but not who is, was made
+    for a node beside a controller. Alone, the node is its own."""
     roles = static.get("process.roles")
     if roles is None or "controller" in map(str.strip, roles.value.split(",")):
         return False
@@ -112,12 +112,12 @@ def joins_a_cluster(static: Mapping[str, Setting]) -> bool:
 
 
 def bootstrap_servers(entries: Sequence[str]) -> list[Address]:
-    """`controller.quorum.bootstrap.servers`: `host:port` each. Raises ConfigError."""
+    """Parse `controller.quorum.bootstrap.servers`, a list of `host:port`. Raises ConfigError."""
     return [_address(entry, entry, BOOTSTRAP_SERVERS, "host:port") for entry in entries]
 
 
 def voters(entries: Sequence[str]) -> dict[int, Address]:
-    """`controller.quorum.voters`: `id@host:port` each, by id. Raises ConfigError."""
+    """Parse `controller.quorum.voters`, a list of `id@host:port`, by id. Raises ConfigError."""
     found: dict[int, Address] = {}
     for entry in entries:
         node_id, at, address = entry.partition("@")
@@ -148,7 +148,7 @@ def _no_entry(entry: str, name: str, form: str, reason: str) -> ConfigError:
     return ConfigError(f"{name}: failed to parse {entry}: {reason}; each entry is {form}", name)
 
 
-# --- `max.connections.per.ip.overrides`: how many connections single hosts may have -------------------------
+# --- `max.connections.per.ip.overrides`: the most connections of single hosts -------------------------------
 
 CONNECTIONS_PER_HOST = "max.connections.per.ip.overrides"
 
@@ -157,15 +157,16 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")  # Utils.validHostPattern
 
 
 def connections_per_host(value: Value) -> dict[str, int]:
-    """`max.connections.per.ip.overrides` as host -> number; the last colon parts them (Kafka: `Csv.parseCsvMap`).
+    """Parse `max.connections.per.ip.overrides`: host -> number. The last colon separates them (Kafka:
+    `Csv.parseCsvMap`).
 
-    The host may be empty, and the number below zero: nobody is let in then. Raises ConfigError.
+    The host may be empty, and the number negative: then nobody is let in. Raises ConfigError.
     """
     name = CONNECTIONS_PER_HOST
     limits: dict[str, int] = {}
     entries = _COMMA.split(str(value or ""))
     while entries and not entries[-1]:
-        del entries[-1]  # as Java's String.split
+        del entries[-1]  # like Java's String.split
     for entry in entries:
         host, colon, text = entry.rpartition(":")
         number = parse_int(trimmed(text))
@@ -178,24 +179,25 @@ def connections_per_host(value: Value) -> dict[str, int]:
     return limits
 
 
-# --- Who may do what ----------------------------------------------------------------------------------------
+# --- Authorization ------------------------------------------------------------------------------------------
 
 AUTHORIZER = "authorizer.class.name"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS, ALLOW_EVERYONE = "super.users", "allow.everyone.if.no.acl.found"
 OF_AUTHORIZER = (SUPER_USERS, ALLOW_EVERYONE)
-"""What the authorizer's class reads by itself: Kafka has no definition of it, and describes it without its value."""
+"""The authorizer's class reads these itself: Kafka has no definition of them, and describes them without a
+value."""
 
 
 class AuthorizerSettings(NamedTuple):
-    """Of the StandardAuthorizer: principals as `Type:name`."""
+    """The settings of StandardAuthorizer. Principals are `Type:name`."""
 
     super_users: frozenset[str]
     allow_if_no_acl: bool
 
 
 def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
-    """None where everybody may do everything. Raises ConfigError."""
+    """Return the settings, or None if everybody may do everything. Raises ConfigError."""
     class_name = config.get_string(AUTHORIZER)
     if not class_name:
         return None
@@ -215,15 +217,16 @@ def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
     return AuthorizerSettings(users, trimmed(config.text_given(ALLOW_EVERYONE) or "").lower() == "true")
 
 
-# --- How clients sign in -------------------------------------------------------------------------------------
+# --- Signing in ---------------------------------------------------------------------------------------------
 
 MECHANISMS_ENABLED, JAAS = "sasl.enabled.mechanisms", "sasl.jaas.config"
 MAX_REAUTH = "connections.max.reauth.ms"
 
 
 class SaslConfig(NamedTuple):
-    """Of one listener: the mechanisms in the order given, who has which password by PLAIN, by mechanism for how long
-    who has signed in may stay, in ms (0: for ever), and which tokens count by OAUTHBEARER."""
+    """A listener's SASL settings: the mechanisms in the given order; the passwords of PLAIN by user; by
+    mechanism, how long a client may stay after signing in, in ms (0: forever); and the accepted tokens of
+    OAUTHBEARER."""
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str]
@@ -235,7 +238,8 @@ class SaslConfig(NamedTuple):
 
 
 class TokenConfig(NamedTuple):
-    """Of a listener with OAUTHBEARER. Without a URL of keys, tokens aren't signed, and `options` of JAAS say more."""
+    """A listener's settings for OAUTHBEARER. Without a URL of keys, tokens aren't signed, and the JAAS
+    `options` apply."""
 
     options: Mapping[str, str]
     jwks_url: str | None = None
@@ -249,12 +253,12 @@ class TokenConfig(NamedTuple):
     user_claim: str = ""
 
     def __repr__(self) -> str:
-        return "TokenConfig(...)"  # a URL or an option may have a secret in it
+        return "TokenConfig(...)"  # a URL or an option may hold a secret
 
 
 def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
-    """The options of this login module, as the line of JAAS under a name has them. Raises ConfigError, with nothing of
-    a password in it."""
+    """Return the options of this login module in the JAAS line under a name. Raises ConfigError, without any
+    password."""
     from broker.security import sasl  # here: most listeners are such that nobody signs in at them
 
     try:
@@ -267,7 +271,7 @@ def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
 
 
 def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
-    """Raises ConfigError, with nothing of a password in it."""
+    """Return a listener's SASL settings. Raises ConfigError, without any password."""
     from broker.security import sasl  # here: most listeners are such that nobody signs in at them
 
     prefix = listener_prefix(listener_name)
@@ -303,8 +307,8 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
 
 
 class Outgoing(NamedTuple):
-    """How this node comes in at others by one of their listeners (`broker.config.outgoing`). `credentials`: as whom it
-    signs in; None where nobody does."""
+    """How this node connects to a listener of other nodes (`broker.config.outgoing`). `credentials` are those
+    it signs in with; None if it doesn't."""
 
     listener_name: str
     security_protocol: str
@@ -318,23 +322,25 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class BrokerConfig:
-    """Every setting of this broker, by Kafka's names.
+    """All settings of this broker, under Kafka's names.
 
-    - `static`: what file, environment and command line say, with their origins. Never changes.
-    - `dynamic_broker`, `dynamic_cluster`: what IncrementalAlterConfigs has set for this broker and for all.
-    - `listeners`: the broker's addresses to bind, none where the node is only a controller.
+    - `static`: those from file, environment and command line, with their origins. Never changes.
+    - `dynamic_broker`, `dynamic_cluster`: those that IncrementalAlterConfigs has set for this broker and for
+      all.
+    - `listeners`: the broker's addresses to bind. None if the node is only a controller.
     - `controller_listeners`: the controller's.
-    - `metrics_listener`: where the node is watched over HTTP, if anywhere.
-    - `control_listener`: where a test asks its process for faults and the like, over HTTP, if anywhere.
-    - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
-    - `sasl`: by the names of its SASL listeners, the controller's too, how clients sign in.
-    - `to_brokers`, `to_controllers`: how this node comes in at others, where there are any that it asks.
-    - `authorizer`: by what it is decided who may do what; None where everybody may do everything.
-    - `cluster_id`: the id for a new data folder, where the user gave one.
-    - `release_version`: the Kafka whose level a new cluster begins with, such as 4.3-IV0, where the user gave one.
+    - `metrics_listener`: the one for metrics over HTTP, if any.
+    - `control_listener`: the one where tests ask for faults and the like, over HTTP, if any.
+    - `closed_to_brokers`: the names of listeners that refuse requests between brokers.
+    - `sasl`: how clients sign in, by the names of SASL listeners, including the controller's.
+    - `to_brokers`, `to_controllers`: how this node connects to others, if there are any.
+    - `authorizer`: the settings of authorization. None if everybody may do everything.
+    - `cluster_id`: the id for a new data folder, if the user gave one.
+    - `release_version`: the Kafka whose level a new cluster starts with, such as 4.3-IV0, if the user gave
+      one.
     - `warnings`: lines to log at the start.
-    - `joins`: whether another node is the controller.
-    - `generation`: counts alterations, so that others can keep what they derive.
+    - `joins`: True if another node is the controller.
+    - `generation`: counts alterations, so that others can cache what they derive.
     """
 
     __slots__ = (
@@ -391,7 +397,7 @@ class BrokerConfig:
     # --- values ---------------------------------------------------------------------------------------------
 
     def get(self, name: str) -> Value:
-        """The value in force. Raises ConfigError where it isn't legal (`assemble` rules that out)."""
+        """The value in force. Raises ConfigError if it is invalid (`assemble` rules that out)."""
         try:
             return self._parsed[name]
         except KeyError:
@@ -438,28 +444,28 @@ class BrokerConfig:
 
     @property
     def is_only_controller(self) -> bool:
-        """Whether the node is no broker."""
+        """True if the node isn't a broker."""
         return is_only_controller(self.static)
 
     @property
     def selects_replicas(self) -> bool:
-        """Whether consumers are sent to a replica in their rack."""
+        """True if consumers are sent to a replica in their rack."""
         return self.get_string(REPLICA_SELECTOR) == RACK_AWARE_SELECTOR
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """The folders for data, at least one: `log.dirs`, or else `log.dir`."""
+        """The folders for data, at least one: `log.dirs`, otherwise `log.dir`."""
         return self.get_list("log.dirs") or self.get_list("log.dir")
 
     @property
     def controllers(self) -> Sequence[tuple[str, int]]:
-        """Where the quorum may be found, host and port each; empty where nobody says."""
+        """The addresses of the quorum, as host and port. Empty if none are set."""
         addresses = bootstrap_servers(self.get_list(BOOTSTRAP_SERVERS))
         return addresses or [*voters(self.get_list(VOTERS)).values()]
 
     @property
     def inter_broker_listener(self) -> str:
-        """The listener by which the cluster's brokers reach each other: of this name on all of them."""
+        """The listener for connections between brokers. It has the same name on all of them."""
         name = self.get_string("inter.broker.listener.name")
         return (name or self.get_string("security.inter.broker.protocol") or "").upper()
 
@@ -468,36 +474,36 @@ class BrokerConfig:
         """`max.connections.per.ip.overrides`: host -> number."""
         return connections_per_host(self.get(CONNECTIONS_PER_HOST))
 
-    # --- where they come from -------------------------------------------------------------------------------
+    # --- where values come from -----------------------------------------------------------------------------
 
     def effective_text(self, definition: ConfigDef) -> str | None:
-        """The text that is in force, defaults included; None for null."""
+        """The text in force, including defaults. None for null."""
         text = self._effective.get(definition.name)
         return self.default_text(definition) if text is None else text
 
     def default_text(self, definition: ConfigDef) -> str | None:
-        """A setting's default here: our own where one node needs another than Kafka's."""
+        """A setting's default here: our own if a single node needs another one than Kafka's."""
         name = definition.name
         of_several = self.joins or self.is_only_controller
         own = None if of_several and name in AT_MOST_ONE else DEFAULTS.get(name)
         return definition.default if own is None else own.value
 
     def text_given(self, name: str) -> str | None:
-        """The text in force of any name that somebody has set, known or not; None where nobody has."""
+        """The text in force of any name that somebody has set, known or not. None if nobody has."""
         return self._effective.get(name)
 
     def name_given(self, name: str, listener_name: str) -> str:
-        """The name under which a setting stands for a listener: its own, or everybody's (Kafka:
+        """The name under which a setting applies to a listener: its own, or the general one (Kafka:
         `AbstractConfig.valuesWithPrefixOverride`)."""
         own = listener_prefix(listener_name) + name
         return own if own in self._effective else name
 
     def effective_names(self) -> Iterable[str]:
-        """Every name that somebody has set, known or not."""
+        """All names that somebody has set, known or not."""
         return self._effective
 
     def origin(self, name: str) -> str:
-        """Where the value in force stands, for a message: `server.properties:12`, `-o`, `the default`, ..."""
+        """Where the value in force was set, for messages: `server.properties:12`, `-o`, `the default`, ..."""
         if name in self.dynamic_broker or name in self.dynamic_cluster:
             return "altered"
         return self.static[name].origin if name in self.static else "the default"
@@ -505,9 +511,10 @@ class BrokerConfig:
     # --- alterations ----------------------------------------------------------------------------------------
 
     def set_dynamic(self, *, broker: Mapping[str, str] | None, cluster: Mapping[str, str] | None) -> None:
-        """Put the whole of what was altered for this broker, or for all, into force; None leaves a side as it is.
+        """Put everything that was altered for this broker, or for all, into force. None leaves a side as it
+        is.
 
-        Everything in them has been checked: see `alterations.set_dynamic`.
+        All of it has been checked: see `alterations.set_dynamic`.
         """
         if cluster is not None:
             self.dynamic_cluster = cluster
@@ -519,7 +526,7 @@ class BrokerConfig:
         self._clamp_intervals()
 
     def _overlaid(self) -> dict[str, str]:
-        """The layers over each other. A setting in another unit hides those below (overrideProps)."""
+        """Merge the layers. A setting hides its synonyms in other units in lower layers (overrideProps)."""
         effective = {name: setting.value for name, setting in self.static.items()}
         for layer in (self.dynamic_cluster, self.dynamic_broker):
             for name, text in layer.items():
@@ -529,7 +536,7 @@ class BrokerConfig:
         return effective
 
     def _clamp_intervals(self) -> None:
-        """Keep what the log says within the static bounds, which may be others since (clampDynamicConfigs)."""
+        """Keep logged values within the static bounds, which may have changed since (clampDynamicConfigs)."""
         for group in ("group.consumer", "group.share", "group.streams"):
             name = f"{group}.assignment.interval.ms"
             if name in self._effective:
@@ -541,7 +548,8 @@ class BrokerConfig:
     def altered(
         self, *, broker: Mapping[str, str] | None = None, cluster: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """The configuration as it would be, to be checked: this one stays, and nothing is passed over."""
+        """Return the configuration with these alterations, for checking. This one stays, and nothing is
+        ignored."""
         copy = BrokerConfig(self.static, listeners=self.listeners, cluster_id=self.cluster_id)
         copy.dynamic_broker = self.dynamic_broker if broker is None else broker
         copy.dynamic_cluster = self.dynamic_cluster if cluster is None else cluster

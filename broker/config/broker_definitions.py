@@ -1,8 +1,9 @@
-"""The 350 settings of a Kafka 4.4 broker, its hidden ones, those that can only be set while it runs, and our own.
+"""The 350 settings of a Kafka 4.4 broker, its hidden ones, those that can only be set at run time, and our
+own.
 
-They stand by family, in rows of `name: (type, default, validator, importance, update mode)`
-(`broker.config.definitions.Row`): the node itself, logs, coordinators, security, tiered storage. What is below the rows
-puts the families together, and finds a setting by its name.
+They are grouped by family, in rows of `name: (type, default, validator, importance, update mode)`
+(`broker.config.definitions.Row`): the node itself, logs, coordinators, security, tiered storage. Below the
+rows, the families are put together, and settings are found by name.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ SERVER_ROWS: dict[str, Row] = {
     "unclean.leader.election.enable": ("BOOLEAN", "false", "", "HIGH", "cluster-wide"),
 }
 
-# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+# Hidden by Kafka (ConfigDef.defineInternal): accepted, but only described if they are set.
 INTERNAL_SERVER_ROWS: dict[str, Row] = {
     "controller.performance.always.log.threshold.ms": ("LONG", "2000", "[0,...]", "MEDIUM", "read-only"),
     "controller.performance.sample.period.ms": ("LONG", "60000", "[100,...]", "MEDIUM", "read-only"),
@@ -213,7 +214,7 @@ LOG_ROWS: dict[str, Row] = {
     "num.recovery.threads.per.data.dir": ("INT", "2", "[1,...]", "HIGH", "cluster-wide"),
 }
 
-# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+# Hidden by Kafka (ConfigDef.defineInternal): accepted, but only described if they are set.
 INTERNAL_LOG_ROWS: dict[str, Row] = {
     "log.initial.task.delay.ms": ("LONG", "30000", "[0,...]", "LOW", "read-only"),
 }
@@ -349,7 +350,7 @@ COORDINATOR_ROWS: dict[str, Row] = {
     "transactional.id.expiration.ms": ("INT", "604800000", "[1,...]", "HIGH", "read-only"),
 }
 
-# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+# Hidden by Kafka (ConfigDef.defineInternal): accepted, but only described if they are set.
 INTERNAL_COORDINATOR_ROWS: dict[str, Row] = {
     "group.consumer.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
     "group.consumer.regex.refresh.interval.ms": ("INT", "600000", "[10000,...]", "MEDIUM", "read-only"),
@@ -500,7 +501,7 @@ SECURITY_ROWS: dict[str, Row] = {
 }
 
 
-# --- Tiered storage. Known by name and type; none of it is built --------------------------------------------
+# --- Tiered storage: known by name and type, but not supported ----------------------------------------------
 
 REMOTE_ROWS: dict[str, Row] = {
     "follower.fetch.last.tiered.offset.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
@@ -561,7 +562,7 @@ REMOTE_ROWS: dict[str, Row] = {
     "remote.log.storage.system.enable": ("BOOLEAN", "false", "", "MEDIUM", "read-only"),
 }
 
-# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+# Hidden by Kafka (ConfigDef.defineInternal): accepted, but only described if they are set.
 INTERNAL_REMOTE_ROWS: dict[str, Row] = {
     "remote.log.index.file.cache.ttl.ms": ("LONG", "900000", "[-1,...]", "LOW", "read-only"),
     "remote.log.manager.task.retry.backoff.max.ms": ("LONG", "30000", "[1,...]", "LOW", "read-only"),
@@ -579,7 +580,7 @@ BROKER_ROWS: dict[str, Row] = {
     **REMOTE_ROWS,
     **SECURITY_ROWS,
 }
-"""By name; what DescribeConfigs lists for a broker."""
+"""By name. DescribeConfigs lists these for a broker."""
 
 INTERNAL_BROKER_ROWS: dict[str, Row] = {
     **INTERNAL_SERVER_ROWS,
@@ -588,7 +589,7 @@ INTERNAL_BROKER_ROWS: dict[str, Row] = {
     **INTERNAL_REMOTE_ROWS,
 }
 
-# QuotaConfig.brokerQuotaConfigs: no file can hold them, IncrementalAlterConfigs can.
+# QuotaConfig.brokerQuotaConfigs: files can't have these, but IncrementalAlterConfigs can set them.
 DYNAMIC_ONLY_ROWS: dict[str, Row] = {
     "follower.replication.throttled.rate": (
         "LONG",
@@ -610,13 +611,13 @@ DYNAMIC_ONLY_ROWS: dict[str, Row] = {
 INTER_BROKER_REQUESTS = "barnabas.inter.broker.requests"
 
 METRICS_LISTENER = "barnabas.metrics.listener"
-"""HOST:PORT of the listener for `/metrics`, `/health` and `/ready`; none where it is empty."""
+"""HOST:PORT of the listener for `/metrics`, `/health` and `/ready`. Empty: none."""
 
 CONTROL_LISTENER, CONTROL_TOKEN = "barnabas.control.listener", "barnabas.control.token"
-"""HOST:PORT at which a test asks for faults, another time, an empty broker; and what it has to say to be heard."""
+"""HOST:PORT where tests ask for faults, another time or an empty broker; and the token that they need."""
 
 JOURNAL_SIZE = "barnabas.journal.size"
-"""So many requests are kept for who asks what was asked of a broker; none with 0."""
+"""How many requests to keep for those who ask what a broker was asked. 0: none."""
 
 OWN_ROWS: dict[str, Row] = {
     INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only"),
@@ -625,9 +626,10 @@ OWN_ROWS: dict[str, Row] = {
     JOURNAL_SIZE: ("INT", "0", "[0,...,1000000]", "LOW", "read-only"),
     METRICS_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
 }
-"""What Kafka doesn't have, and passes over in a file: described only where set."""
+"""Settings that Kafka doesn't have, and ignores in a file. Only described if they are set."""
 
-# DynamicBrokerConfig.brokerConfigSynonyms: names of one setting in several units, the first that is set wins.
+# DynamicBrokerConfig.brokerConfigSynonyms: names of one setting in several units. The first one that is set
+# counts.
 BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.minutes": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -639,7 +641,7 @@ BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
 
-# SASL settings that a listener may have per mechanism: listener.name.<listener>.<mechanism>.<setting>.
+# SASL settings that a listener may set for each mechanism: listener.name.<listener>.<mechanism>.<setting>.
 _PER_MECHANISM = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -650,7 +652,7 @@ _PER_MECHANISM = (
 
 
 def broker_definition(name: str) -> ConfigDef | None:
-    """The definition of a broker's setting, whichever kind it is of; None if there is none."""
+    """Return the definition of a broker's setting of any kind, or None if there is none."""
     row = BROKER_ROWS.get(name)
     if row is not None:
         return definition_of(name, row)
@@ -662,12 +664,13 @@ def broker_definition(name: str) -> ConfigDef | None:
 
 
 def listener_prefix(listener: str) -> str:
-    """How the names of settings begin that are for one listener (Kafka: `ListenerName.configPrefix`)."""
+    """The prefix of settings for one listener (Kafka: `ListenerName.configPrefix`)."""
     return f"listener.name.{listener.lower()}."
 
 
 def without_listener(name: str) -> str | None:
-    """The setting that `listener.name.<listener>.<setting>` is for one listener; None for other names."""
+    """Return the setting that `listener.name.<listener>.<setting>` sets for a listener. None for other
+    names."""
     if not name.startswith("listener.name."):
         return None
     listener, dot, setting = name[len("listener.name.") :].partition(".")
@@ -683,7 +686,7 @@ def without_listener(name: str) -> str | None:
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """The names under which a setting's value may stand, the strongest first; itself at least."""
+    """The names that may set a value, in order of precedence, including the setting itself."""
     synonyms = BROKER_SYNONYMS.get(name)
     if synonyms is not None:
         return synonyms

@@ -1,6 +1,6 @@
-"""A subscription to clients' metrics (KIP-714): what it may say, and what DescribeConfigs says of it.
+"""Subscriptions to client metrics (KIP-714): valid settings, and their description in DescribeConfigs.
 
-Kafka's ClientMetricsConfigs. Who is asked for what by them: `broker.metrics.client_telemetry`.
+Source: Kafka's ClientMetricsConfigs. `broker.metrics.client_telemetry` decides which clients to ask for what.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLIENT_METRICS_ROWS: dict[str, Row] = {
 def describe_client_metrics(
     overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """A subscription's settings for DescribeConfigs; only those in `names` where there are any."""
+    """Return a subscription's settings for DescribeConfigs, limited to `names` if there are any."""
     entries = []
     for name, row in CLIENT_METRICS_ROWS.items():
         if names and name not in names:
@@ -48,13 +48,13 @@ def describe_client_metrics(
     return entries
 
 
-# --- Checked: names, values and patterns (ClientMetricsConfigs.validate) ------------------------------------
+# --- Checking names, values and patterns (ClientMetricsConfigs.validate) ------------------------------------
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000
 
 MOST_MATCH_CHARACTERS = 2_000
-"""Of all patterns of a subscription: reading them takes some 15 ms, in which nobody else is served."""
+"""For all patterns of a subscription. Parsing them takes some 15 ms, in which nobody else is served."""
 
 MATCHED = frozenset(
     {
@@ -69,7 +69,8 @@ MATCHED = frozenset(
 
 
 def check_client_metrics_configs(overrides: Mapping[str, str]) -> None:
-    """Raises KafkaError: INVALID_REQUEST for a name or interval, INVALID_CONFIG for a value or pattern."""
+    """Raises KafkaError: INVALID_REQUEST for a name or an interval, INVALID_CONFIG for a value or a
+    pattern."""
     for name in overrides:
         if name not in CLIENT_METRICS_ROWS:
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
@@ -99,9 +100,10 @@ def check_client_metrics_configs(overrides: Mapping[str, str]) -> None:
 
 
 def _check_pattern(text: str) -> None:
-    """`name=regular expression`. Kafka takes Java's syntax. RE2's lacks what matches by backtracking, and Python would
-    read some for minutes: it goes over each character of a class that ignores case."""
-    # Few clusters have one: no start waits for it.
+    """Check `name=regular expression`. Kafka takes Java's syntax. RE2's, which is used here, lacks what needs
+    backtracking. Python would take minutes to parse some patterns, because it goes over each character of a
+    case-insensitive class."""
+    # Imported here, since few clusters have patterns: the start doesn't load it.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 
     parts = text.rstrip("=").split("=")

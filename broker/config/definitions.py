@@ -1,11 +1,12 @@
-"""What a setting is: its type, default and legal values, how its text is read and written, and how it is shown.
+"""What a setting is: its type, default and valid values, how its text is read and written, and how it is
+shown.
 
-Modelled on Kafka's ConfigDef, with its error texts. Settings stand as literal rows (`broker_definitions`,
-`topic_config`) and become a `ConfigDef` only when somebody asks for one, so that 340 of them cost a start nothing.
+Modelled on Kafka's ConfigDef, with its error texts. Settings are literal rows (`broker_definitions`,
+`topic_config`). A row becomes a `ConfigDef` only when needed, so 340 of them cost a start nothing.
 
-Types are read as `ConfigDef.parseType` does. The details are Java's and have been tried on Kafka 4.3: `String.trim`
-takes off everything up to U+0020 and nothing else, a number may have a plus sign and any script's digits but no
-underscores, a double may be `.5`, `1f`, `0x1p-2` or `NaN`.
+Types are read as `ConfigDef.parseType` does. The details are Java's, as observed on Kafka 4.3. `String.trim`
+removes everything up to U+0020 and nothing else. A number may have a plus sign and digits of any script, but
+no underscores. A double may be `.5`, `1f`, `0x1p-2` or `NaN`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 # --------------------------------------------------------------------------------------------------------------
-# What keeps a broker from starting: a value that a setting can't have, a mistake of whoever starts it, and
-# what a
-#
-# start found.
+# Errors that keep a broker from starting: an invalid value, a mistake of the user, and what the start found.
 
 
 class ConfigError(Exception):
-    """A value that a setting can't have, in Kafka's words (its ConfigException).
+    """An invalid value of a setting, in Kafka's words (its ConfigException).
 
-    `name` is the setting at fault, where it is one.
+    `name` is the setting at fault, if there is one.
     """
 
     def __init__(self, message: str, name: str | None = None) -> None:
@@ -32,15 +30,14 @@ class ConfigError(Exception):
 
 
 def invalid_value(name: str, value: str, reason: str) -> ConfigError:
-    """Kafka's ConfigException of three arguments."""
+    """Return an error like Kafka's ConfigException with three arguments."""
     return ConfigError(f"Invalid value {value} for configuration {name}: {reason}", name)
 
 
 class UsageError(Exception):
-    """A mistake of whoever starts the broker: one line that says what is wrong, and where.
+    """A mistake of the user who starts the broker: one line that says what is wrong, and where.
 
-    `exit_status` is 2 for what stays wrong until somebody writes it otherwise: a command line, a setting; 1 for what a
-    disk holds.
+    `exit_status` is 2 if somebody has to change a command line or a setting, and 1 if the disk is the cause.
     """
 
     def __init__(self, message: str, exit_status: int = 2) -> None:
@@ -49,8 +46,8 @@ class UsageError(Exception):
 
 
 class StartError(Exception):
-    """One line for the user: what is wrong, and where. The exit status is 2 where a setting is to be written
-    otherwise, and 1 where a start may find it otherwise."""
+    """One line for the user that says what is wrong, and where. The exit status is 2 if a setting has to be
+    changed, and 1 if a later start may succeed."""
 
     def __init__(self, message: str, exit_status: int = 1) -> None:
         super().__init__(message)
@@ -61,7 +58,8 @@ class StartError(Exception):
 
 
 def value_text(value: Value) -> str | None:
-    """A parsed value as Kafka writes it (ConfigDef.convertToString): lists by commas, doubles as in Java."""
+    """A parsed value as Kafka writes it (ConfigDef.convertToString): lists with commas, doubles as in
+    Java."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -106,7 +104,7 @@ def double_text(value: float) -> str:
 
 
 def takes_each_element_once(notation: str) -> bool:
-    """Whether Kafka drops an element's repetitions before it validates (any ValidList)."""
+    """True if Kafka drops repeated elements before it validates (any ValidList)."""
     return notation.startswith(("distinct", "["))
 
 
@@ -235,7 +233,7 @@ PER_BROKER = "per-broker"
 
 
 class ConfigDef(NamedTuple):
-    """One setting. `default` is text, as it would stand in a file; None where Kafka's is null."""
+    """One setting. `default` is text, as in a file. None if Kafka's is null."""
 
     name: str
     type: ConfigType
@@ -247,24 +245,24 @@ class ConfigDef(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """A password: never shown."""
+        """True for a password, which is never shown."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def dynamic(self) -> bool:
-        """May be altered while the broker runs (DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS)."""
+        """True if it may be altered at run time (DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS)."""
         return self.update_mode != READ_ONLY
 
 
 def definition_of(name: str, row: Row, *, internal: bool = False) -> ConfigDef:
-    """The definition that a row stands for."""
+    """Return the definition in a row."""
     type_name, default, validator, importance, update_mode = row
     return ConfigDef(name, ConfigType[type_name], default, validator, importance, update_mode, internal)
 
 
-# --- Texts read, as ConfigDef.parseType does ----------------------------------------------------------------
+# --- Reading texts as ConfigDef.parseType does --------------------------------------------------------------
 
-_TRIMMED = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
+_TRIMMED = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 _SPACES = " \t\n\x0b\f\r"  # \s of Java's regular expressions
 _DECIMAL = frozenset("0123456789+-.eE")
 
@@ -272,7 +270,7 @@ _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 def parse_value(definition: ConfigDef, text: str | None) -> Value:
-    """A setting's value from its text, parsed and validated (ConfigDef.parseValue). Raises ConfigError."""
+    """Parse and validate a setting's text (ConfigDef.parseValue). Raises ConfigError."""
     value = parse_type(definition.name, text, definition.type)
     if isinstance(value, tuple) and takes_each_element_once(definition.validator):
         value = tuple(dict.fromkeys(value))
@@ -281,7 +279,7 @@ def parse_value(definition: ConfigDef, text: str | None) -> Value:
 
 
 def parse_type(name: str, text: str | None, config_type: ConfigType) -> Value:
-    """A text as a value of a type (ConfigDef.parseType), without validation. Raises ConfigError."""
+    """Parse a text as a type (ConfigDef.parseType), without validation. Raises ConfigError."""
     if text is None:
         return None
     stripped = trimmed(text)
@@ -312,15 +310,13 @@ def trimmed(text: str) -> str:
 
 
 def parse_int(text: str) -> int | None:
-    """`Integer.parseInt`; None where that fails."""
+    """`Integer.parseInt`, but None if that fails."""
     return _parse_integer(text, _INTEGER_BITS[ConfigType.INT])
 
 
 def _parse_integer(text: str, bits: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if (
-        not digits.isdecimal() or len(digits) > 100
-    ):  # leading zeros are legal; no end of them isn't worth reading
+    if not digits.isdecimal() or len(digits) > 100:  # leading zeros are legal, but not without limit
         return None
     number = int(text)
     return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
@@ -340,7 +336,7 @@ def _parse_double(text: str) -> float | None:
         return None
 
 
-# --- Settings as the admin APIs show them -------------------------------------------------------------------
+# --- Settings in the admin APIs -----------------------------------------------------------------------------
 
 
 class ConfigSource(IntEnum):
@@ -358,7 +354,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A place that has something to say about a setting's value."""
+    """A place that sets a value for a setting."""
 
     name: str
     value: str | None
@@ -366,7 +362,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as the admin APIs show it. A sensitive one has no value."""
+    """A setting in the admin APIs. A sensitive one has no value."""
 
     name: str
     value: str | None

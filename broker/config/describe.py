@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of settings: value, source, synonyms (Kafka's ConfigHelper)."""
+"""DescribeConfigs: a setting's value, source and synonyms (Kafka's ConfigHelper)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """A topic's settings for DescribeConfigs; only those in `names` where there are any."""
+    """Return a topic's settings for DescribeConfigs, limited to `names` if there are any."""
     entries = []
     for name, value in topic_values(config, overrides).items():
         if names and name not in names:
@@ -42,7 +42,7 @@ def unknown_entries(
     known: Callable[[str], object],
     source: ConfigSource,
 ) -> list[ConfigEntry]:
-    """What the log says of a resource and this broker has no definition of: it may be a password."""
+    """Return a resource's settings in the log that this broker doesn't know. They may be passwords."""
     return [
         ConfigEntry(name, None, source, True, False, ConfigType.UNKNOWN, (ConfigSynonym(name, None, source),))
         for name in overrides
@@ -51,7 +51,7 @@ def unknown_entries(
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """This broker's settings for DescribeConfigs: all of Kafka's, and whatever else somebody has set."""
+    """Return this broker's settings for DescribeConfigs: all of Kafka's, and any others that are set."""
     every = {*BROKER_ROWS, *config.effective_names()}
     return [
         _broker_entry(config, name, every_source=True) for name in sorted(every) if not names or name in names
@@ -61,7 +61,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 def describe_cluster_defaults(
     config: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """What is set for all brokers, for DescribeConfigs of the broker named ""."""
+    """Return the settings for all brokers, for DescribeConfigs of the broker named ""."""
     return [
         _broker_entry(config, name, every_source=False)
         for name in sorted(config.dynamic_cluster)
@@ -75,7 +75,7 @@ def _broker_entry(config: BrokerConfig, name: str, *, every_source: bool) -> Con
     known = definition
     for other in synonym_names:
         known = known or broker_definition(other)
-    sensitive = known is None or known.sensitive  # what isn't known may be anything
+    sensitive = known is None or known.sensitive  # an unknown setting may be anything
     synonyms = _synonyms(config, name, synonym_names, sensitive=sensitive)
     if not every_source:
         synonyms = [s for s in synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
@@ -99,17 +99,17 @@ def _broker_entry(config: BrokerConfig, name: str, *, every_source: bool) -> Con
 
 
 def broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
-    """The synonyms that a topic's or a group's setting has of the broker's setting behind it."""
+    """Return a broker setting's synonyms, for the topic or group setting that it backs."""
     return _synonyms(config, name, synonyms_of(name), sensitive=False)
 
 
 def _synonyms(
     config: BrokerConfig, name: str, synonym_names: tuple[str, ...], *, sensitive: bool
 ) -> list[ConfigSynonym]:
-    """Every place that says something, the strongest first.
+    """Return every place that sets a value, in order of precedence.
 
-    Kafka leaves off what comes before the first one of the setting's own name: `log.retention.ms` has none
-    where only `log.retention.hours` is set.
+    Kafka drops those before the first one with the setting's own name: `log.retention.ms` has no synonyms if
+    only `log.retention.hours` is set.
     """
     static = {other: config.static[other].value for other in synonym_names if other in config.static}
     defaults: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Settings as somebody gave them: the text, and where it stands. From the environment, and from .properties files."""
+"""Given settings: their text, and where it comes from. From the environment and from .properties files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from broker.config.definitions import UsageError
 
 
 class Setting(NamedTuple):
-    """A value as text, and where it stands: `server.properties:12`, `-o`, `KAFKA_LOG_DIRS`."""
+    """A value as text, and where it comes from: `server.properties:12`, `-o`, `KAFKA_LOG_DIRS`."""
 
     value: str
     origin: str
 
 
 Layer: TypeAlias = dict[str, Setting]
-"""The settings of one place, by name."""
+"""The settings from one place, by name."""
 
 _SAME_SETTING: tuple[tuple[str, ...], ...] = (("node.id", "broker.id"), ("log.dirs", "log.dir"))
 
 
 def other_names(name: str) -> Iterable[str]:
-    """The names that say the same thing as this one, in another unit or form."""
+    """The names of the same setting, in other units or forms."""
     for names in _SAME_SETTING:
         if name in names:
             return names
@@ -31,10 +31,10 @@ def other_names(name: str) -> Iterable[str]:
 
 
 def layered(layers: Iterable[Mapping[str, Setting]]) -> Layer:
-    """The layers put over each other, the last one on top.
+    """Merge the layers; later ones take precedence.
 
-    A setting takes its other names of the layers below with it: `log.retention.hours` on the command line
-    beats `log.retention.ms` in the file, though Kafka prefers milliseconds where both stand in one place.
+    A setting removes its other names from lower layers: `log.retention.hours` on the command line beats
+    `log.retention.ms` in the file, although Kafka prefers milliseconds if both are in one place.
     """
     merged: Layer = {}
     for layer in layers:
@@ -46,16 +46,15 @@ def layered(layers: Iterable[Mapping[str, Setting]]) -> Layer:
     return merged
 
 
-# --- The environment, as the apache/kafka container image takes it (KafkaDockerWrapper) ---------------------
-#
-# `KAFKA_NUM_PARTITIONS=3` is `num.partitions=3`: one underscore is a dot, two an underscore, three a dash. Bitnami's
-# `KAFKA_CFG_` prefix is taken as well. `CLUSTER_ID`, or bitnami's name of it, is the id that a new data folder gets.
-# `KAFKA_CREATE_TOPICS=orders:3:1,counts:1:1:compact` has topics made, as the wurstmeister image did.
+# --- The environment, read as the apache/kafka container image does (KafkaDockerWrapper) --------------------
+# `KAFKA_NUM_PARTITIONS=3` is `num.partitions=3`: one underscore is a dot, two an underscore, three a dash.
+# Bitnami's `KAFKA_CFG_` prefix works, too. `CLUSTER_ID`, or bitnami's name for it, is the id of a new data
+# folder. `KAFKA_CREATE_TOPICS=orders:3:1,counts:1:1:compact` creates topics, as the wurstmeister image did.
 
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"
 
-# For the JVM, its loggers and the start scripts: no settings of the broker.
+# For the JVM, its loggers and the start scripts: not settings of the broker.
 NOT_SETTINGS = frozenset(
     (
         "KAFKA_VERSION",
@@ -73,7 +72,7 @@ NOT_SETTINGS = frozenset(
 )
 
 CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
-"""The strongest first."""
+"""In order of precedence."""
 
 CREATE_TOPICS = "KAFKA_CREATE_TOPICS"
 CREATE_TOPICS_SEPARATOR = "KAFKA_CREATE_TOPICS_SEPARATOR"
@@ -82,7 +81,7 @@ _READ_OTHERWISE = NOT_SETTINGS.union(CLUSTER_IDS, (CREATE_TOPICS, CREATE_TOPICS_
 
 
 class FirstTopic(NamedTuple):
-    """A topic that is to be there once the broker has started; -1 partitions or replicas are the broker's defaults."""
+    """A topic to create at the start. -1 partitions or replicas are the broker's defaults."""
 
     name: str
     partitions: int
@@ -91,7 +90,7 @@ class FirstTopic(NamedTuple):
 
 
 class EnvironmentVariables(NamedTuple):
-    """What the environment says: settings, a new folder's cluster id, topics."""
+    """The environment's settings, the cluster id for a new folder, and topics."""
 
     settings: Layer
     cluster_id: Setting | None
@@ -99,11 +98,10 @@ class EnvironmentVariables(NamedTuple):
 
 
 def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
-    """The settings among the environment's variables.
+    """Read the settings from the environment's variables.
 
-    As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
-    the same ports, on every interface. Raises UsageError for topics in another form,
-    and for two of one name.
+    As in the image, `listeners` follow from the advertised ones if the environment doesn't set them: the same
+    ports, on every interface. Raises UsageError for topics in another form, and for two topics with one name.
     """
     settings: Layer = {}
     for variable in sorted(environ):
@@ -161,16 +159,15 @@ def _on_every_interface(listener: str) -> str:
 
 
 # --- Java's .properties files -------------------------------------------------------------------------------
-#
-# One difference: Java reads Latin-1. A file that is valid UTF-8 is read as that, so that a folder's name comes
-# out as its owner wrote it.
+# There is one difference: Java reads Latin-1. Here a file that is valid UTF-8 is read as UTF-8, so that the
+# names of folders come out as written.
 
 _WHITE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """One setting of a file; `line` counts from 1."""
+    """One setting of a file. `line` counts from 1."""
 
     name: str
     value: str
@@ -178,7 +175,7 @@ class Property(NamedTuple):
 
 
 def read_properties(path: str) -> list[Property]:
-    """The settings of a file, in their order, a name that stands twice twice. Raises UsageError."""
+    """Return the settings of a file in order, including repeated ones. Raises UsageError."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -192,7 +189,8 @@ def read_properties(path: str) -> list[Property]:
 
 
 def parse_properties(text: str, path: str = "server.properties") -> list[Property]:
-    """The settings in a file's text. Raises UsageError for a broken unicode escape, the only error."""
+    """Return the settings in a file's text. Raises UsageError for a broken unicode escape, the only possible
+    error."""
     found = []
     for line, logical in _logical_lines(text):
         key, value = _split(logical)
@@ -204,7 +202,8 @@ def parse_properties(text: str, path: str = "server.properties") -> list[Propert
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines without comments, blanks and leading white space, joined where a backslash ends one."""
+    """Return the lines without comments, blank lines and leading white space. A backslash at the end joins
+    the next line."""
     lines: list[tuple[int, str]] = []
     pending: tuple[int, str] | None = None
     for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
@@ -227,7 +226,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value: the key ends at the first `=`, `:` or white space that no backslash escapes."""
+    """Split a line into key and value. The key ends at the first unescaped `=`, `:` or white space."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _WHITE:
         end += 2 if line[end] == "\\" else 1
@@ -238,7 +237,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Raises ValueError for a \\u without four hexadecimal digits."""
+    """Resolve escapes. Raises ValueError for a \\u without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out = []
@@ -259,5 +258,5 @@ def _unescaped(text: str) -> str:
             out.append(chr(int(digits, 16)))
         else:
             out.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16: a pair of escapes is one character.
+    # Java's characters are UTF-16, so a pair of escapes may be one character.
     return "".join(out).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,7 +1,7 @@
-"""A group's own settings (KIP-848, KIP-932, KIP-1071): what they are, what is legal, what DescribeConfigs says.
+"""A group's own settings (KIP-848, KIP-932, KIP-1071): definitions, valid values, and DescribeConfigs.
 
-Kafka's GroupConfig. A group's settings are ConfigRecords, by name, as text; any name of a group has the defaults,
-which are the broker's settings of nearly the same names.
+Source: Kafka's GroupConfig. A group's settings are ConfigRecords, by name, as text. Any group, existing or
+not, has the defaults, which are the broker's settings with almost the same names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ GROUP_ROWS: dict[str, Row] = {
     "errors.deadletterqueue.copy.record.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
 }
 
-# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+# Hidden by Kafka (ConfigDef.defineInternal): accepted, but only described if they are set.
 INTERNAL_GROUP_ROWS: dict[str, Row] = {
     "consumer.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
     "share.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
@@ -83,7 +83,7 @@ _DLQ_TOPIC = "errors.deadletterqueue.topic.name"
 _TAGS = "streams.rack.aware.assignment.tags"
 _ASSIGNOR, _ASSIGNORS = "streams.assignor.name", "group.streams.assignors"
 
-# In the order of Kafka's checks: setting → the broker's settings that bound it from below and above.
+# In the order of Kafka's checks: setting → the broker's settings for its lower and upper bound.
 GROUP_BOUNDS: dict[str, tuple[str | None, str | None]] = {
     f"{kind}.{setting}": (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}")
     for kind, settings in {
@@ -111,20 +111,20 @@ GROUP_BOUNDS: dict[str, tuple[str | None, str | None]] = {
 
 
 def group_row(name: str) -> Row | None:
-    """The row of a group's setting, a hidden one included; None for a name that isn't known."""
+    """The row of a group's setting, including hidden ones. None for an unknown name."""
     return GROUP_ROWS.get(name) or INTERNAL_GROUP_ROWS.get(name)
 
 
 def synonym_of(name: str) -> str | None:
-    """The broker's setting that stands behind a group's."""
+    """The broker's setting that backs a group's setting."""
     if name == _ASSIGNOR:
         return _ASSIGNORS
     return None if name in WITHOUT_SYNONYM else f"group.{name}"
 
 
 def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """All settings in force for a group, and hidden ones where it has them. What the log says and is legal no more is
-    brought within the bounds (GroupConfig.evaluate)."""
+    """Return all settings in force for a group, and hidden ones that it has. Values in the log that aren't
+    valid any more are brought within the bounds (GroupConfig.evaluate)."""
     values = group_defaults(config)
     for name, text in overrides.items():
         if group_row(name) is None:
@@ -142,7 +142,8 @@ def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def group_timeouts(config: BrokerConfig, kind: str, overrides: Mapping[str, str]) -> tuple[int, int, int]:
-    """Session timeout, heartbeat interval and assignment interval of a "consumer" or a "share" group, in ms."""
+    """Return session timeout, heartbeat interval and assignment interval of a "consumer" or a "share" group,
+    in ms."""
     names = (
         f"{kind}.session.timeout.ms",
         f"{kind}.heartbeat.interval.ms",
@@ -153,8 +154,8 @@ def group_timeouts(config: BrokerConfig, kind: str, overrides: Mapping[str, str]
 
 
 def streams_config(config: BrokerConfig, overrides: Mapping[str, str]) -> tuple[int, int, int, int, int]:
-    """Session timeout, heartbeat interval, assignment interval and initial rebalance delay of a streams group, in
-    milliseconds, and how many standby replicas it has."""
+    """Return session timeout, heartbeat interval, assignment interval and initial rebalance delay of a
+    streams group, in ms, and its number of standby replicas."""
     names = (
         "streams.session.timeout.ms",
         "streams.heartbeat.interval.ms",
@@ -169,7 +170,7 @@ def streams_config(config: BrokerConfig, overrides: Mapping[str, str]) -> tuple[
 def _numbers_in_force(
     config: BrokerConfig, overrides: Mapping[str, str], names: Sequence[str]
 ) -> Iterable[int]:
-    """Of a group that has some of its own; the broker's alone where it has none, which is most."""
+    """Return the numbers in force. Most groups have no settings of their own, so the broker's are enough."""
     if not overrides:
         return (config.get_int(f"group.{name}") for name in names)
     values = group_values(config, overrides)
@@ -179,7 +180,7 @@ def _numbers_in_force(
 def describe_group(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """A group's settings for DescribeConfigs; only those in `names` where there are any."""
+    """Return a group's settings for DescribeConfigs, limited to `names` if there are any."""
     entries = []
     values = group_defaults(config) | {
         name: parsed_group_value(name, text)
@@ -217,7 +218,7 @@ def group_defaults(config: BrokerConfig) -> dict[str, Value]:
 
 @cache
 def _default_of_its_own(name: str) -> Value:
-    """Of a setting that no broker's stands behind. Remembered: every group whose settings are altered is checked."""
+    """The default of a setting that no broker setting backs. Cached, since each altered group is checked."""
     row = GROUP_ROWS[name]
     return parse_value(definition_of(name, row), row[1])
 
@@ -239,7 +240,7 @@ def _is_reset(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """ISO 8601 as Java's Duration.parse takes it, without a negative one."""
+    """Check for an ISO 8601 duration that Java's Duration.parse accepts and that isn't negative."""
     import re
 
     found = re.fullmatch(
@@ -254,11 +255,12 @@ def group_number(values: Mapping[str, Value], name: str) -> int:
     return value
 
 
-# --- Checked: names, values, and the broker's bounds for them (GroupConfig.validate) ------------------------
+# --- Checking names, values, and the broker's bounds (GroupConfig.validate) ---------------------------------
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Names, values, and the broker's bounds for them: of those that are given alone, whatever the broker's own are.
+    """Check names, values, and the broker's bounds. Only given values are checked, whatever the broker's own
+    are.
 
     Raises KafkaError(INVALID_CONFIG).
     """
@@ -266,7 +268,7 @@ def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> N
         if group_row(name) is None:
             raise _invalid(f"Unknown group config name: {name}")
     tags = _split(overrides.get(_TAGS, ""))
-    if len(set(tags)) != len(tags):  # asked of the text: what is read has each element once
+    if len(set(tags)) != len(tags):  # checked in the text, since parsing drops repeated elements
         raise _invalid(f"{_TAGS} must not contain duplicate tag keys.")
     try:
         values = {
@@ -310,14 +312,14 @@ def _check_bounds(
 
 
 def _check_dead_letter_queue(topic: str) -> None:
-    """Names of internal topics are refused (KIP-1191). What else is wrong with one is found out where it is used:
-    what is rejected meanwhile is archived without a dead letter."""
+    """Raises KafkaError for the name of an internal topic (KIP-1191). Other problems show when the topic is
+    used; meanwhile rejected records are archived without a dead letter."""
     if topic.startswith("__"):
         raise _invalid(f"{_DLQ_TOPIC}: DLQ topic name must not start with '__'")
 
 
 def _split(text: str) -> list[str]:
-    """A list's elements as they are written, empty ones and repetitions too."""
+    """Return a list's elements as written, including empty and repeated ones."""
     stripped = trimmed(text)
     return [part.strip(" \t\n\x0b\f\r") for part in stripped.split(",")] if stripped else []
 

@@ -1,8 +1,9 @@
-"""Where the broker listens, and what address it tells its clients.
+"""Where the broker listens, and which addresses it tells its clients.
 
-`listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`, with
-the checks of Kafka's AbstractKafkaConfig and KafkaConfig. A controller's listeners are those that
-`controller.listener.names` has; where there are none, a node that is its own controller speaks to nobody about it.
+This covers `listeners`, `advertised.listeners`, `listener.security.protocol.map` and
+`controller.listener.names`, with the checks of Kafka's AbstractKafkaConfig and KafkaConfig. The controller's
+listeners are those in `controller.listener.names`. Without any, a node that is its own controller talks to
+nobody about it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """In the order of their ids (Kafka: `SecurityProtocol`)."""
 SASL = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
-"""Where clients sign in."""
+"""Clients sign in with these."""
 ENCRYPTED = frozenset(("SSL", "SASL_SSL"))
 EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - names what users write, binds nothing
 
@@ -24,7 +25,7 @@ _HOST_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN
 
 
 class Endpoint(NamedTuple):
-    """`NAME://HOST:PORT`; an empty host is every interface."""
+    """`NAME://HOST:PORT`. An empty host is every interface."""
 
     name: str
     host: str
@@ -32,10 +33,10 @@ class Endpoint(NamedTuple):
 
 
 class ListenerConfig(NamedTuple):
-    """One address to bind: an empty `host` is every interface, `port` 0 any free one.
+    """An address to bind. An empty `host` is every interface, and `port` 0 any free port.
 
-    `advertised` is the host and port that clients are told, where port 0 stands for the one that was bound;
-    None where clients aren't told of this listener.
+    `advertised` is the host and port for clients; port 0 stands for the bound one. None if clients don't
+    learn of this listener.
     """
 
     name: str
@@ -49,9 +50,9 @@ _DEFAULT_INTER_BROKER = "PLAINTEXT"
 
 
 class ListenerSettings(NamedTuple):
-    """The settings, as they are in force; `protocol_map_given` where the user wrote the map. What brokers speak to
-    each other by (`inter.broker.listener.name`, `security.inter.broker.protocol`) is None where nobody says.
-    `speaks_to_brokers`: whether there are any others."""
+    """The settings in force. `protocol_map_given` is True if the user wrote the map. The settings for
+    connections between brokers (`inter.broker.listener.name`, `security.inter.broker.protocol`) are None if
+    they aren't set. `speaks_to_brokers` is True if there are other brokers."""
 
     listeners: Sequence[str]
     advertised: Sequence[str] | None
@@ -64,9 +65,9 @@ class ListenerSettings(NamedTuple):
 
 
 def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[ListenerConfig, ...]:
-    """The broker's listeners to bind, in the order given.
+    """Return the broker's listeners to bind, in the given order.
 
-    `host_name` is asked for the machine's name where a listener on every interface isn't advertised by
+    `host_name` is called for the machine's name if a listener on every interface isn't advertised under
     another one. (Kafka does so for an empty host; for 0.0.0.0 it refuses to start.) Raises ConfigError.
     """
     endpoints, protocols = _checked(settings)
@@ -90,8 +91,10 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
 def controller_listeners(
     settings: ListenerSettings, host_name: Callable[[], str], *, only_controller: bool
 ) -> tuple[ListenerConfig, ...]:
-    """The controller's listeners to bind, in the order of `controller.listener.names`. Raises ConfigError; where the
-    node is nothing else there has to be one, and no other one."""
+    """Return the controller's listeners to bind, in the order of `controller.listener.names`.
+
+    Raises ConfigError. A node that is only a controller needs at least one, and may have no others.
+    """
     endpoints, protocols = _checked(settings)
     controllers = _controllers(settings)
     bound = [endpoint for endpoint in endpoints if endpoint.name in controllers]
@@ -111,7 +114,7 @@ def controller_listeners(
     bound.sort(key=lambda endpoint: [*controllers].index(endpoint.name))
     named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised or ()]
     told = [endpoint for endpoint in named if endpoint.name in controllers]
-    if bound or told:  # else it speaks to nobody
+    if bound or told:  # otherwise it talks to nobody
         _check_bound(bound, controllers)
     _check_routable(told)
     others = {endpoint.name for endpoint in told}
@@ -120,7 +123,7 @@ def controller_listeners(
 
 
 def way_to_brokers(settings: ListenerSettings) -> tuple[str, str]:
-    """The listener that brokers reach each other by, and its security protocol (Kafka:
+    """Return the listener for connections between brokers, and its security protocol (Kafka:
     `AbstractKafkaConfig.interBrokerListenerNameAndSecurityProtocol`)."""
     if settings.inter_broker_name is None:
         protocol = (settings.inter_broker_protocol or _DEFAULT_INTER_BROKER).upper()
@@ -130,13 +133,14 @@ def way_to_brokers(settings: ListenerSettings) -> tuple[str, str]:
 
 
 def way_to_controllers(settings: ListenerSettings) -> tuple[str, str]:
-    """The listener that controllers are reached by, the first of them, and its security protocol."""
+    """Return the first of the controllers' listeners, for connections to controllers, and its security
+    protocol."""
     name = next(iter(_controllers(settings)))
     return name, _checked(settings)[1][name]
 
 
 def http_listener(name: str, address: str, setting: str) -> tuple[ListenerConfig, ...]:
-    """The one for HTTP at HOST:PORT, if there is to be one. Raises ConfigError."""
+    """Return the HTTP listener at HOST:PORT, if there is one. Raises ConfigError."""
     if not address:
         return ()
     if address.count(":") < 1 or "/" in address:
@@ -146,8 +150,8 @@ def http_listener(name: str, address: str, setting: str) -> tuple[ListenerConfig
 
 
 def check_early_start(settings: ListenerSettings, names: Sequence[str]) -> None:
-    """`early.start.listeners`. Raises ConfigError. There is no more to it here: nobody comes in before the ACLs are
-    known, at whatever listener."""
+    """Check `early.start.listeners`. Raises ConfigError. It has no other effect here: no listener lets
+    anybody in before the ACLs are known."""
     setting = "early.start.listeners"
     known = {endpoint.name for endpoint in _checked(settings)[0]}
     for name in names:
@@ -160,7 +164,7 @@ def check_early_start(settings: ListenerSettings, names: Sequence[str]) -> None:
 
 
 def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:
-    """Who controls binds each of the controllers' listeners."""
+    """Raises ConfigError unless a controller binds each of the controllers' listeners."""
     missing = [name for name in controllers if name not in {endpoint.name for endpoint in bound}]
     if missing:
         setting = "controller.listener.names"
@@ -172,12 +176,12 @@ def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> Non
 
 
 def _controllers(settings: ListenerSettings) -> dict[str, None]:
-    """The names of controllers' listeners, in order."""
+    """The names of the controllers' listeners, in order."""
     return dict.fromkeys(name.upper() for name in settings.controller_names)
 
 
 def _checked(settings: ListenerSettings) -> tuple[list[Endpoint], dict[str, str]]:
-    """All listeners, and each one's security protocol."""
+    """Return all listeners, and each one's security protocol."""
     endpoints = [parse_endpoint(entry, "listeners") for entry in settings.listeners]
     _check_names(endpoints, "listeners")
     _check_ports(endpoints)
@@ -215,7 +219,8 @@ def _configs(
 
 
 def parse_endpoint(entry: str, setting: str) -> Endpoint:
-    """`NAME://HOST:PORT`, an IPv6 address in brackets, the name in any case. Raises ConfigError."""
+    """Parse `NAME://HOST:PORT`, with an IPv6 address in brackets and the name in any case. Raises
+    ConfigError."""
     name, separator, address = entry.partition("://")
     host, colon, port_text = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -232,7 +237,8 @@ def parse_endpoint(entry: str, setting: str) -> Endpoint:
 def moved(
     entries: Sequence[str], controller_names: Sequence[str], host: str | None, port: int | None
 ) -> list[str]:
-    """The listeners with the broker's host or port replaced. Raises ConfigError: two can't share a port."""
+    """Return the listeners with the broker's host or port replaced. Raises ConfigError: two can't share a
+    port."""
     controllers = {name.upper() for name in controller_names}
     endpoints = [parse_endpoint(entry, "listeners") for entry in entries]
     names = [endpoint.name for endpoint in endpoints if endpoint.name not in controllers]
@@ -268,7 +274,7 @@ def _check_names(endpoints: Sequence[Endpoint], setting: str) -> None:
 
 
 def _check_ports(endpoints: Sequence[Endpoint]) -> None:
-    """A port serves one listener, or two: one on an IPv4 address and one on an IPv6 address."""
+    """Check that a port serves one listener, or two: one with an IPv4 and one with an IPv6 address."""
     by_port: dict[int, list[Endpoint]] = {}
     for endpoint in endpoints:
         if endpoint.port != 0:
@@ -291,7 +297,7 @@ def _check_ports(endpoints: Sequence[Endpoint]) -> None:
 
 
 def _ip_version(host: str) -> int:
-    """4, 6, or 0 for what isn't an address."""
+    """Return 4, 6, or 0 if it isn't an address."""
     from socket import AF_INET, AF_INET6, inet_pton
 
     for version, family in ((4, AF_INET), (6, AF_INET6)):
@@ -318,7 +324,7 @@ def _protocols(
             raise ConfigError(f"Invalid security protocol `{protocol}` defined in {setting}", setting)
         protocols[name.strip().upper()] = protocol.upper()
     if not settings.protocol_map_given:
-        # Only controllers get PLAINTEXT without being named, and only where nothing is encrypted or
+        # Only controllers get PLAINTEXT without being named, and only if nothing is encrypted or
         # authenticated.
         secure = set(SECURITY_PROTOCOLS[1:])
         if not secure & (controllers | {endpoint.name for endpoint in endpoints}):
@@ -329,7 +335,8 @@ def _protocols(
 def _check_controllers(
     endpoints: Sequence[Endpoint], controllers: Collection[str], protocols: dict[str, str]
 ) -> None:
-    """A broker that isn't a controller binds none of their listeners, and has to know how to speak to them."""
+    """Raises ConfigError if a broker that isn't a controller binds one of their listeners, or doesn't know
+    their protocols."""
     setting = "controller.listener.names"
     for endpoint in endpoints:
         if endpoint.name in controllers:
@@ -350,7 +357,7 @@ def _check_controllers(
 def _told(
     entries: Sequence[str] | None, bound: Sequence[Endpoint], is_brokers: Callable[[str], bool]
 ) -> Sequence[Endpoint]:
-    """What clients are told of each of the broker's listeners that is advertised."""
+    """Return the advertised address of each broker listener that is advertised."""
     setting = "advertised.listeners"
     if entries is None:
         return bound
@@ -383,8 +390,8 @@ def _check_routable(told: Sequence[Endpoint]) -> None:
 def _check_inter_broker(
     settings: ListenerSettings, protocols: dict[str, str], advertised: dict[str, tuple[str, int]]
 ) -> None:
-    """The listener that brokers reach each other by has to be advertised. Where a node is alone, that holds for one
-    that the user names: nobody would ask for Kafka's default of PLAINTEXT."""
+    """Check that the listener for connections between brokers is advertised. On a single node, that only
+    applies to one that the user names: nobody would use Kafka's default of PLAINTEXT."""
     setting, of_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
     name, protocol = settings.inter_broker_name, settings.inter_broker_protocol
     if name is not None and protocol is not None:

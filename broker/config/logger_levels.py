@@ -1,7 +1,8 @@
-"""The levels of this process's loggers, by Kafka's names for them (KIP-412; Kafka: `RuntimeLoggerManager`).
+"""The levels of this process's loggers, under Kafka's names for levels (KIP-412; Kafka:
+`RuntimeLoggerManager`).
 
-The loggers are those of this process, not Kafka's classes: two nodes in one process share their levels, as they share
-where the lines go. What is altered lasts until the process ends, as in Kafka.
+The loggers are those of this process, not Kafka's classes. Two nodes in one process share their levels, just
+as they share the output. As in Kafka, alterations last until the process ends.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def level_name(level: int) -> str:
-    """The name of the most talkative level that this one lets through."""
+    """The name of the most verbose level that this one lets through."""
     return next((name for name, least in LEVELS.items() if level >= least), "TRACE")
 
 
 def logger_levels() -> dict[str, str]:
-    """Each logger with the level in force for it, by name."""
+    """Each logger's level in force, by name."""
     loggers = logging.Logger.manager.loggerDict
     levels = {
         name: level_name(logger.getEffectiveLevel())
@@ -38,7 +39,7 @@ def logger_levels() -> dict[str, str]:
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
-    """Raises KafkaError: INVALID_CONFIG for a logger or level that there is not, INVALID_REQUEST."""
+    """Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST."""
     known = logger_levels()
     for name, operation, level in alterations:
         if operation not in (SET, DELETE, APPEND, SUBTRACT):
@@ -62,7 +63,8 @@ def check_alterations(alterations: Sequence[Alteration]) -> None:
 
 
 def alter(alterations: Sequence[Alteration]) -> None:
-    """Put levels into force, after `check_alterations`; one that is removed is that of the logger above."""
+    """Put levels into force, after `check_alterations`. A logger whose level is removed has that of the
+    logger above it."""
     for name, operation, level in alterations:
         logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
         logger.setLevel(LEVELS[level or ""] if operation == SET else logging.NOTSET)

@@ -1,7 +1,7 @@
-"""How this node comes in at other nodes' listeners: by which protocol, and as whom it signs in.
+"""How this node connects to other nodes' listeners: the protocol, and the credentials to sign in with.
 
-Source: `ChannelBuilders.clientChannelBuilder`, `JaasContext.loadServerContext`: a node's credentials stand in the line
-of JAAS of the listener that it connects to, as it has it itself. No file is read here.
+A node's credentials are in the JAAS line of its own listener with the same name. No file is read here.
+Source: `ChannelBuilders.clientChannelBuilder`, `JaasContext.loadServerContext`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TO_BROKERS, TO_CONTROLLERS = "sasl.mechanism.inter.broker.protocol", "sasl.mecha
 
 
 def to_brokers(config: BrokerConfig, settings: ListenerSettings) -> Outgoing:
-    """Raises ConfigError, with nothing of a password in it."""
+    """Return how to connect to brokers. Raises ConfigError, without any password."""
     name, protocol = way_to_brokers(settings)
     if protocol in SASL:
         given = config.text_given(config.name_given(MECHANISMS_ENABLED, name))
@@ -37,7 +37,7 @@ def to_brokers(config: BrokerConfig, settings: ListenerSettings) -> Outgoing:
 
 
 def to_controllers(config: BrokerConfig, settings: ListenerSettings) -> Outgoing:
-    """Raises ConfigError, with nothing of a password in it."""
+    """Return how to connect to controllers. Raises ConfigError, without any password."""
     return _outgoing(config, *way_to_controllers(settings), TO_CONTROLLERS)
 
 
@@ -48,7 +48,7 @@ def _outgoing(config: BrokerConfig, listener_name: str, protocol: str, mechanism
 
 
 def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: str) -> Credentials:
-    # Here, so that no node waits for it that signs in nowhere.
+    # Imported here, so that a node which signs in nowhere doesn't load it.
     from broker.security.sasl_client import MODULES, Credentials
 
     mechanism = config.get_string(mechanism_setting) or ""

@@ -1,16 +1,17 @@
-"""What of a broker's settings may be altered while it runs, and what speaks against putting that into force.
+"""Which settings of a broker may be altered at run time, and what keeps an alteration from being put into
+force.
 
-First a setting is looked at by itself: whether it may be altered at all, at which level, to which value
-(DynamicBrokerConfig.validateConfigs). Then each part of the broker that follows settings is asked
-(`DynamicBrokerConfig.processReconfiguration`, `validateReconfiguration`): listeners with their quotas and threads
-(`ConnectionQuotas`, `DataPlaneAcceptor`), reporters of metrics, the log cleaner, `DynamicThreadPool`,
-`DynamicLogConfig`, `DynamicListenerConfig`, `DynamicRemoteLogConfig`. A part is asked where any setting that it
-follows has another text than before, and then looks at all of its own: so one alteration may be refused for what
-another setting says.
+First, each setting is checked by itself: whether it may be altered, at which level, and to which value
+(DynamicBrokerConfig.validateConfigs). Then each part of the broker that follows settings checks them
+(`DynamicBrokerConfig.processReconfiguration`, `validateReconfiguration`): listeners with their quotas and
+threads (`ConnectionQuotas`, `DataPlaneAcceptor`), metrics reporters, the log cleaner, `DynamicThreadPool`,
+`DynamicLogConfig`, `DynamicListenerConfig`, `DynamicRemoteLogConfig`. A part does so if the text of any of
+its settings changes, and then checks all of them. So one alteration may be refused because of another
+setting.
 
-Kafka looks the name of a class up on its class path; whether the class fits shows later. What stands here are Kafka's
-own classes that fit some setting: others, of a user or of Java itself, are to us not there. At the start any name is
-taken, with a warning (`assembly`).
+Kafka looks up a class name on its class path; whether the class fits shows later. This file lists Kafka's own
+classes that fit some setting. Others, of users or of Java itself, don't exist here. At the start any name is
+accepted, with a warning (`assembly`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 METRIC_REPORTERS = frozenset(
     ("org.apache.kafka.common.metrics.JmxReporter", "org.apache.kafka.tools.PushHttpMetricsReporter")
 )
-"""MetricsReporters that can be made without arguments."""
+"""MetricsReporters that can be created without arguments."""
 
 _SECURITY = (
     "authenticator.DefaultKafkaPrincipalBuilder",
@@ -66,14 +67,14 @@ _SECURITY = (
 )
 
 CLASSES = METRIC_REPORTERS | {f"org.apache.kafka.common.security.{name}" for name in _SECURITY}
-"""What a setting of type CLASS may name."""
+"""Valid values of settings of type CLASS."""
 
 
 # --- What may be altered, at which level, and to which values -----------------------------------------------
 
 CLEANER_THREADS = "log.cleaner.threads"
 
-# Kafka binds and unbinds while it runs. Refused, rather than taken without effect.
+# Kafka binds and unbinds at run time. Here that is refused, instead of being accepted without effect.
 _ONLY_AT_START = ("listeners", "listener.security.protocol.map")
 
 # SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
@@ -93,16 +94,16 @@ ONLY_PER_LISTENER = frozenset(
     )
 )
 
-# SocketServer.LISTENER_RECONFIGURABLE_CONFIGS: their definitions let 0 through, with which nobody could connect.
+# SocketServer.LISTENER_RECONFIGURABLE_CONFIGS. Their definitions allow 0, with which nobody could connect.
 CONNECTION_QUOTAS = ("max.connections", "max.connection.creation.rate")
 NETWORK_THREADS = "num.network.threads"
 
 CLUSTER_LEVEL_OF_LISTENERS = (*CONNECTION_QUOTAS, NETWORK_THREADS)
-"""What may be set for a listener of all brokers; other settings of listeners are for one broker."""
+"""Settings of a listener that may be set for all brokers. Others may only be set for one broker."""
 
 
 def check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
-    """DynamicBrokerConfig.validateConfigs: all names first, then the values, then the level."""
+    """Check like DynamicBrokerConfig.validateConfigs: all names first, then the values, then the level."""
     static = [name for name in wanted if _is_static(name)]
     if static:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(static)}]")
@@ -138,34 +139,35 @@ def _is_per_broker(name: str) -> bool:
 def _check_dynamic_value(name: str, text: str) -> None:
     definition = broker_definition(without_listener(name) or name)
     if definition is not None and definition.dynamic:
-        # As it was given: what a file names twice it has once (Kafka 4.4: `DynamicConfig.Broker.validate`).
+        # As given: in a file, repeated elements count once (Kafka 4.4: `DynamicConfig.Broker.validate`).
         validate(definition.name, parse_type(definition.name, text, definition.type), definition.validator)
         check_value(definition, text)
 
 
 def check_only_at_start(wanted: Mapping[str, str], in_force: Mapping[str, str]) -> None:
-    """Raises ConfigError where this broker's `wanted` differ from its dynamic settings `in_force` in what it takes
-    over at its start alone."""
+    """Raises ConfigError if this broker's `wanted` settings differ from its dynamic ones `in_force` in a
+    setting that only takes effect at the start."""
     for name in _ONLY_AT_START:
         if wanted.get(name) != in_force.get(name):
             raise ConfigError(f"Cannot update these configs dynamically: [{name}] (this broker can't yet)")
 
 
 def check_value(definition: ConfigDef, text: str) -> None:
-    """Raises ConfigError where Kafka couldn't read this value while it runs: of a class, that there is one."""
+    """Raises ConfigError if Kafka couldn't read this value at run time. A class has to exist."""
     value = parse_value(definition, text)
     if definition.type is ConfigType.CLASS and value not in CLASSES:
         raise invalid_value(definition.name, text, f"Class {text} could not be found.")
 
 
 def check_stored(name: str, text: str) -> None:
-    """Raises ConfigError for what could be stored once, before it was refused, and mustn't come into force."""
+    """Raises ConfigError for a value that could be stored before it was refused, and must not be put into
+    force."""
     definition = broker_definition(name) if name in (*CONNECTION_QUOTAS, CLEANER_THREADS) else None
     if definition is not None and parse_value(definition, text) == 0:
         raise ConfigError(f"Invalid {name} 0", name)
 
 
-# --- What each part of the broker says of it ----------------------------------------------------------------
+# --- The checks of each part of the broker ------------------------------------------------------------------
 
 _REPORTERS = "metric.reporters"
 
@@ -194,7 +196,7 @@ _RETENTION_MS = (
 
 
 def check_reconfiguration(now: BrokerConfig, after: BrokerConfig) -> None:
-    """Raises ConfigError where Kafka wouldn't go over from `now`, which is in force, to `after`."""
+    """Raises ConfigError if Kafka wouldn't switch from `now`, which is in force, to `after`."""
     changed = {
         name
         for name in {*now.effective_names(), *after.effective_names()}
@@ -221,7 +223,7 @@ def check_reconfiguration(now: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _for_listener(config: BrokerConfig, listener: str, name: str) -> int:
-    """What a setting is for one listener (AbstractConfig.valuesWithPrefixOverride)."""
+    """Return a setting's value for one listener (AbstractConfig.valuesWithPrefixOverride)."""
     text = config.text_given(f"{listener_prefix(listener)}{name}")
     definition = broker_definition(name)
     assert definition is not None
@@ -231,7 +233,8 @@ def _for_listener(config: BrokerConfig, listener: str, name: str) -> int:
 
 
 def _check_values(listener: str, changed: Collection[str], after: BrokerConfig) -> None:
-    """Of a listener that is there even those that can't be altered: for it, or for one of its mechanisms."""
+    """Check an existing listener's values, even those that can't be altered, for it or for one of its
+    mechanisms."""
     prefix = listener_prefix(listener)
     for name in changed:
         text = after.text_given(name)
@@ -257,7 +260,7 @@ def _check_listener(listener: str, now: BrokerConfig, after: BrokerConfig) -> No
 
 
 def _check_reporters(after: BrokerConfig) -> None:
-    """What the broker was started with may be anything, and one can always go back to it."""
+    """Check the reporters. Those from the start may be anything, and are always valid."""
     static = after.static.get(_REPORTERS)
     given = parse_type(_REPORTERS, None if static is None else static.value, ConfigType.LIST)
     known = METRIC_REPORTERS.union(given if isinstance(given, tuple) else ())
@@ -290,7 +293,7 @@ def _check_cleaner_threads(now: int, wanted: int) -> None:
 
 
 def _check_local_retention(after: BrokerConfig) -> None:
-    """Of a topic in tiered storage no more is kept here than in all; -2 is as much as in all."""
+    """Check that a topic in tiered storage keeps no more here than in total. -2 means as much as in total."""
     for name, whole_name, whole in (
         ("log.local.retention.ms", "log.retention.ms", _retention_ms(after)),
         ("log.local.retention.bytes", "log.retention.bytes", max(after.get_int("log.retention.bytes"), -1)),
@@ -307,7 +310,7 @@ def _check_local_retention(after: BrokerConfig) -> None:
 
 
 def _check_remote_copy_lag(after: BrokerConfig) -> None:
-    """A segment is copied to tiered storage before it goes from here (KIP-1241)."""
+    """Check that a segment is copied to tiered storage before it is deleted here (KIP-1241)."""
     for name, local_name, whole in (
         ("log.remote.copy.lag.ms", "log.local.retention.ms", _retention_ms(after)),
         ("log.remote.copy.lag.bytes", "log.local.retention.bytes", after.get_int("log.retention.bytes")),

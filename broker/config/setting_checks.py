@@ -1,9 +1,9 @@
-"""What can be wrong with settings: those that have to agree with each other, and which checks are asked on which
-occasion.
+"""Checks of settings: those that have to agree with each other, and which checks run on which occasion.
 
-What a single value may be says its definition (`definitions`); checks of one kind of settings stand with that kind
-(`topic_config`, `group_config`, `client_metrics_config`, `reconfiguration`). `check` asks them in Kafka's order: the
-first that fails is what the user is told. DescribeConfigs asks none of them: it shows what is in force.
+A setting's definition (`definitions`) says which single values are valid. Checks for one kind of settings are
+in that kind's file (`topic_config`, `group_config`, `client_metrics_config`, `reconfiguration`). `check` runs
+them in Kafka's order, and the user learns of the first that fails. DescribeConfigs runs none of them: it
+shows what is in force.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ REMEDY = "it needs the package cramjam, which isn't installed: pip install 'barn
 
 
 def is_missing(compression_type: str) -> bool:
-    """Whether batches are stored as they come, though this value has them packed."""
-    # Here, so that no start waits for it.
+    """True if batches can't be compressed with this type, so that they are stored as they arrive."""
+    # Imported here, so that the start doesn't load it.
     from protocol.records.checks import TARGET_CODECS
     from protocol.records.compression import is_available
 
@@ -53,16 +53,16 @@ def is_missing(compression_type: str) -> bool:
 
 
 def check_codec(wanted: Mapping[str, str | None], stored: Mapping[str, str]) -> None:
-    """Raises ConfigError where `wanted` asks for one. What is `stored` so stays: it may be another node's wish."""
+    """Raises ConfigError if `wanted` asks for a missing codec. A `stored` one stays: another node may want
+    it."""
     value = wanted.get(COMPRESSION_TYPE)
     if value is not None and value != stored.get(COMPRESSION_TYPE) and is_missing(value):
         raise invalid_value(COMPRESSION_TYPE, value, REMEDY)
 
 
-# --- Settings that have to agree with each other: KafkaConfig.validateValues and GroupCoordinatorConfig -----
-#
-# Only those that concern a single node, and of them only those that name something the user has set: what
-# nobody touched agrees with itself.
+# --- Settings that have to agree: KafkaConfig.validateValues and GroupCoordinatorConfig ---------------------
+# Only relations that concern a single node, and only those with a setting that the user has set: defaults
+# agree with each other.
 
 _MEBIBYTE = 1024 * 1024
 
@@ -76,7 +76,7 @@ _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours"
 
 
 def check_consistency(get: Callable[[str], Value], touched: Collection[str]) -> None:
-    """Raise ConfigError where a setting in `touched` contradicts another. `get` gives the values in force."""
+    """Raise ConfigError if a setting in `touched` contradicts another one. `get` returns values in force."""
 
     def number(name: str) -> float:
         value = get(name)
@@ -99,7 +99,7 @@ def check_consistency(get: Callable[[str], Value], touched: Collection[str]) -> 
         raise ConfigError(f"{assignors} must contain exactly one assignor, but found {found}", assignors)
     assignors = "group.streams.assignors"
     for name in _strings(get(assignors)) if assignors in touched else ():
-        if name != "sticky":  # Kafka's only one; a class of a user's own is to us not there
+        if name != "sticky":  # Kafka's only one; users' own classes don't exist here
             raise invalid_value(assignors, name, "Class cannot be found")
 
 
@@ -193,15 +193,15 @@ def _strings(value: Value) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 
-# --- What a node and its controllers say of each other: the part of validateValues that is by role ----------
+# --- The relation of a node and its controllers: the part of validateValues that depends on the role --------
 
 CONTROLLER_NAMES = "controller.listener.names"
 _AUTO_JOIN = "controller.quorum.auto.join.enable"
 
 
 def check_quorum(config: BrokerConfig) -> None:
-    """Raises ConfigError where the controllers can't be found by what is said of them, or a broker that joins them
-    says what only a controller may."""
+    """Raises ConfigError if the settings don't allow finding the controllers, or if a broker that joins them
+    has settings of a controller."""
     bootstrap_servers(config.get_list(BOOTSTRAP_SERVERS))
     ids = voters(config.get_list(VOTERS))
     others = sorted(ids.keys() - {config.node_id})
@@ -232,7 +232,8 @@ def check_quorum(config: BrokerConfig) -> None:
 
 
 def other_controllers(config: BrokerConfig) -> Iterator[str]:
-    """A line where the only controller of a cluster of its own is told of others, which it doesn't ask."""
+    """Return a warning if a node that is its own cluster's only controller has settings that name others: it
+    doesn't ask them."""
     if config.joins:
         return
     own_ports = {
@@ -254,7 +255,7 @@ def other_controllers(config: BrokerConfig) -> Iterator[str]:
             )
 
 
-# --- Classes, which would decide who is let in, and as whom ---------------------------------------------------
+# --- Classes that would decide who is let in, and as whom ---------------------------------------------------
 
 _SECURITY = "org.apache.kafka.common.security."
 _HANDLER = "sasl.server.callback.handler.class"
@@ -266,11 +267,12 @@ _CLASSES_AT_THE_DOOR: dict[str, tuple[str, ...]] = {
     "scram-sha-256." + _HANDLER: (),
     "scram-sha-512." + _HANDLER: (),
 }
-"""Those that are built in, by the setting, without the listener that it may be for."""
+"""The built-in classes, by setting. The setting may have a listener's prefix."""
 
 
 def check_classes(config: BrokerConfig) -> None:
-    """Raises ConfigError for a class of a user's own. Passed over, it would let in whom it refuses."""
+    """Raises ConfigError for users' own classes. If they were ignored, clients that they refuse would be let
+    in."""
     for name in config.static:
         own = name.removeprefix("listener.name.")
         setting = name if own == name else own.partition(".")[2]
@@ -283,20 +285,22 @@ def check_classes(config: BrokerConfig) -> None:
             )
 
 
-# --- Which checks are asked on which occasion, and in which order -------------------------------------------
+# --- Which checks run on which occasion, and in which order -------------------------------------------------
 
 
 class Occasion(Enum):
-    """When settings are looked at."""
+    """When settings are checked."""
 
     START = auto()
-    """A broker starts with what file, environment and command line say, each value being legal by itself."""
+    """A broker starts with the settings of file, environment and command line. Each value is valid by
+    itself."""
     REPLAY = auto()
-    """The metadata log says a setting of this broker or of all."""
+    """The metadata log has a setting of this broker or of all."""
     ALTER_BROKER = auto()
-    """A client alters settings of this broker, or of all."""
+    """A client alters settings of this broker or of all."""
     ALTER_BROKER_WITH_ELR = auto()
-    """The same, in a cluster with eligible leader replicas (KIP-966): asked by the controller, after the broker."""
+    """The same, in a cluster with eligible leader replicas (KIP-966). The controller checks it, after the
+    broker."""
     CREATE_TOPIC = auto()
     ALTER_TOPIC = auto()
     ALTER_GROUP = auto()
@@ -304,13 +308,13 @@ class Occasion(Enum):
 
 
 class Proposal:
-    """What is looked at.
+    """The settings to check.
 
-    - `config`: what is in force.
-    - `wanted`: the settings that the resource is to have, all of them; with ALTER_BROKER_WITH_ELR those that change.
-    - `stored`: those that a topic or a broker has already.
-    - `per_broker`: of this broker, not of all.
-    - `after`: what would be in force then, of a broker.
+    - `config`: the settings in force.
+    - `wanted`: all settings that the resource should have. With ALTER_BROKER_WITH_ELR, those that change.
+    - `stored`: the settings that a topic or a broker already has.
+    - `per_broker`: True for this broker, False for all.
+    - `after`: for a broker, the configuration that would be in force.
     """
 
     __slots__ = ("after", "config", "per_broker", "stored", "wanted")
@@ -332,7 +336,8 @@ class Proposal:
 
 
 def check(occasion: Occasion, proposal: Proposal) -> None:
-    """Raises ConfigError where a broker's settings can't be, KafkaError where those of another resource can't."""
+    """Run the checks. Raises ConfigError for invalid settings of a broker, KafkaError for those of other
+    resources."""
     for each in CHECKS[occasion]:
         each(proposal)
 
@@ -362,7 +367,7 @@ def _agree(proposal: Proposal) -> None:
 
 def _have_each_tag_once(proposal: Proposal) -> None:
     tags = [tag.strip() for tag in (proposal.config.text_given(_TAGS) or "").split(",")]
-    if len(set(tags)) != len(tags):  # asked of the text: what is read has each element once
+    if len(set(tags)) != len(tags):  # checked in the text, since parsing drops repeated elements
         raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.", _TAGS)
 
 

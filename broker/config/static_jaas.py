@@ -1,12 +1,12 @@
-"""JAAS files, which the apache/kafka image is given by `KAFKA_OPTS=-Djava.security.auth.login.config=FILE`.
+"""JAAS files, which the apache/kafka image gets through `KAFKA_OPTS=-Djava.security.auth.login.config=FILE`.
 
     KafkaServer {
       org.apache.kafka.common.security.plain.PlainLoginModule required
       user_alice="alice-secret";
     };
 
-A listener's own entry, `sasl_ssl.KafkaServer`, goes before that of all, and a setting `…sasl.jaas.config` before
-either. Source: Kafka's `JaasContext`, Java's `ConfigFile`.
+A listener's own entry, `sasl_ssl.KafkaServer`, takes precedence over the general one, and a setting
+`…sasl.jaas.config` over both. Source: Kafka's `JaasContext`, Java's `ConfigFile`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _MODULES = {
     sasl.SCRAM_MODULE: (*sasl.SCRAM,),
     oauthbearer.MODULE: (sasl.OAUTHBEARER,),
 }
-"""By login module the mechanisms that it is for."""
+"""By login module: its mechanisms."""
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+', re.DOTALL)
 _COMMENTS = ("//", "/*")
 LARGEST_FILE = 1024 * 1024
 
 
 def static_jaas(environ: Mapping[str, str], below: Layer) -> Layer:
-    """What the file that the environment names says of the SASL listeners of these settings, where they don't say it
-    themselves. Raises UsageError, with nothing of the file in it."""
+    """Return the settings in the file that the environment names, for SASL listeners that don't have these
+    settings themselves. Raises UsageError, without any part of the file."""
     path = _file(environ.get(OPTIONS, ""))
     if path is None:
         return {}
@@ -64,7 +64,7 @@ def _file(options: str) -> str | None:
 
 
 def _sasl_listeners(settings: Layer) -> Iterator[str]:
-    """Their names, as they are written."""
+    """Their names, as written."""
     protocols: dict[str, str] = {}
     for entry in _value(settings, "listener.security.protocol.map").split(","):
         name, _, protocol = entry.partition(":")
@@ -81,7 +81,7 @@ def _value(settings: Layer, name: str) -> str:
 
 
 def _contexts(path: str) -> dict[str, list[str]]:
-    """By name the lines of its modules, as `sasl.jaas.config` has them."""
+    """Return the lines of each entry's modules, by name, in the form of `sasl.jaas.config`."""
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)

@@ -1,6 +1,6 @@
-"""What the settings say of encryption, by listener: `ssl.*`, and `listener.name.<listener>.ssl.*` before it.
+"""A listener's settings for encryption: `ssl.*`, and before these `listener.name.<listener>.ssl.*`.
 
-Which of them go together is Kafka's `DefaultSslEngineFactory`, whose defaults hold too. No file is read here:
+The combinations and defaults are those of Kafka's `DefaultSslEngineFactory`. No file is read here:
 `broker.network.tls` does that.
 """
 
@@ -27,17 +27,17 @@ KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
 
 SERVED_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 OLD_PROTOCOLS = frozenset(("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"))
-"""Java has names for them, and doesn't serve them either, as it is delivered."""
+"""Java has names for them, but doesn't serve them in its default configuration."""
 _CONTEXTS = frozenset(("TLS", "TLSv1.2", "TLSv1.3"))
 
 
 class Store:
-    """Where certificates are, and a key with them: in a file, or in the settings themselves. Nothing of it is shown.
+    """Certificates, and perhaps a key, in a file or in the settings themselves. None of it is ever shown.
 
-    - `setting`: the name by which it was given, for what is said of it.
+    - `setting`: the name under which it was given, for messages.
     - `kind`: PEM or PKCS12.
-    - `location`: the file; None where `certificates` and `key` are given.
-    - `password`: of the file (PKCS12); `key_password`: of the key in it.
+    - `location`: the file. None if `certificates` and `key` are given.
+    - `password`: that of the file (PKCS12). `key_password` is that of the key in it.
     """
 
     __slots__ = ("certificates", "key", "key_password", "kind", "location", "password", "setting")
@@ -53,11 +53,14 @@ class Store:
 
 
 class TlsConfig:
-    """Of one listener, or of who comes in at such a one elsewhere. `keys` are the node's own, which the latter may do
-    without; `trusted` who signs the other's certificates: None for those that the machine trusts. `names`: the name by
-    which each setting was given; `values`: what each is, passwords among them. `checks_host`: whether a certificate has
-    to be for the host that is connected to. `allows_other_name`, `allows_other_addresses`: of a certificate that takes
-    another's place while the node runs."""
+    """The encryption of one listener, or of connections to such a listener elsewhere.
+
+    `keys` are the node's own; connections may do without. `trusted` signs the other side's certificates; None
+    means the authorities that the machine trusts. `names` has the name under which each setting was given,
+    and `values` the values, including passwords. `checks_host` is True if a certificate has to match the
+    host. `allows_other_name` and `allows_other_addresses` are about certificates that replace others at run
+    time.
+    """
 
     __slots__ = (
         "allows_other_addresses",
@@ -79,7 +82,7 @@ class TlsConfig:
     def __init__(
         self, config: BrokerConfig, listener_name: str, *, is_sasl: bool, is_outgoing: bool = False
     ) -> None:
-        """Raises ConfigError, with nothing of a key or a password in it."""
+        """Raises ConfigError, without any key or password."""
         given = _Given(config, listener_name)
         self.names = given.names
         self.values = given.values
@@ -88,7 +91,7 @@ class TlsConfig:
         self.client_auth = str(given.get(CLIENT_AUTH))
         if is_sasl and not given.is_own(CLIENT_AUTH):
             self.client_auth = (
-                NO_CLIENT_AUTH  # who signs in needs no certificate unless just this listener asks
+                NO_CLIENT_AUTH  # who signs in needs none, unless this very listener asks for one
             )
         self.keys = _keystore(given, is_needed=not is_outgoing)
         self.checks_host = _checks_host(given) if is_outgoing else False
@@ -104,7 +107,7 @@ class TlsConfig:
             raise ConfigError(f"{given.name(MAPPING_RULES)}: {error}", given.name(MAPPING_RULES)) from None
 
     def anew(self, config: BrokerConfig) -> TlsConfig:
-        """Of the same listener, by other settings. Raises ConfigError."""
+        """Return the same listener's configuration with other settings. Raises ConfigError."""
         return TlsConfig(config, self.listener, is_sasl=self.is_sasl, is_outgoing=self.is_outgoing)
 
 
@@ -118,15 +121,15 @@ class _Given:
         self._config = config
 
     def is_own(self, name: str) -> bool:
-        """Whether it is given for this listener alone."""
+        """True if the setting is given for this listener alone."""
         return self.name(name) != name
 
     def name(self, name: str) -> str:
-        """The name by which it is given."""
+        """The name under which the setting is given."""
         return self._config.name_given(name, self.listener)
 
     def get(self, name: str) -> Value:
-        """Raises ConfigError."""
+        """Return the value. Raises ConfigError."""
         said = self.name(name)
         self.names[name] = said
         definition = definition_of(said, BROKER_ROWS[name])
@@ -136,7 +139,7 @@ class _Given:
         return value
 
     def refuse(self, name: str, message: str) -> ConfigError:
-        """Of this listener."""
+        """Return an error about this listener."""
         said = self.name(name)
         return ConfigError(f"{said} of listener {self.listener}: {message}", said)
 
@@ -223,7 +226,7 @@ def _check_kind(given: _Given, which: str, kind: str, location: str | None) -> N
 
 
 def _protocols(given: _Given) -> tuple[str, ...]:
-    """Those of TLSv1.2 and TLSv1.3 that are to be served."""
+    """Return which of TLSv1.2 and TLSv1.3 to serve."""
     wanted = _list(given.get(PROTOCOLS))
     context = _text(given.get("ssl.protocol"))
     if context not in _CONTEXTS:

@@ -1,4 +1,5 @@
-"""Which tokens sign a client in by OAUTHBEARER: Kafka's settings of a listener, and its handlers by name.
+"""Which tokens clients may use with OAUTHBEARER: Kafka's settings of a listener, and Kafka's handlers by
+name.
 
 Sources: Kafka's `SaslChannelBuilder`, `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator` and
 `ConfigurationUtils`.
@@ -17,7 +18,7 @@ _OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
 UNSECURED_HANDLER = _OF_KAFKA + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 SIGNED_HANDLERS = (
     _OF_KAFKA + "OAuthBearerValidatorCallbackHandler",
-    _OF_KAFKA + "secured.OAuthBearerValidatorCallbackHandler",  # as Kafka 3 called it
+    _OF_KAFKA + "secured.OAuthBearerValidatorCallbackHandler",  # its name in Kafka 3
 )
 VALIDATORS = (_OF_KAFKA + "DefaultJwtValidator", _OF_KAFKA + "BrokerJwtValidator")
 
@@ -27,7 +28,7 @@ _URL = _OAUTH + "jwks.endpoint.url"
 
 
 def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
-    """Raises ConfigError."""
+    """Return a listener's settings for tokens. Raises ConfigError."""
     prefix = f"{listener_prefix(listener_name)}oauthbearer."
     options = _options(config, f"{prefix}{JAAS}")
     settings = _Settings(config, listener_name)
@@ -55,7 +56,7 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
 
 
 def _verifies_anywhere(config: BrokerConfig) -> bool:
-    """Whether the keys are for some listener, so that another one may be without them on purpose."""
+    """True if some listener uses the keys, so that another one may do without on purpose."""
     named = (name for name in config.effective_names() if name.endswith(f".oauthbearer.{HANDLER}"))
     return any(trimmed(config.text_given(name) or "") in SIGNED_HANDLERS for name in named)
 
@@ -66,7 +67,8 @@ def _options(config: BrokerConfig, name: str) -> dict[str, str]:
 
 
 class _Settings:
-    """Of one listener: its own for the mechanism, its own for all, everybody's, or the default."""
+    """The settings for one listener. In order of precedence: its own for the mechanism, its own for all
+    mechanisms, the general one, the default."""
 
     def __init__(self, config: BrokerConfig, listener_name: str) -> None:
         self._config = config
@@ -77,12 +79,12 @@ class _Settings:
         )
 
     def name(self, name: str) -> str:
-        """Under which it stands."""
+        """The name under which a setting is given."""
         names = (prefix + name for prefix in self._prefixes)
         return next((each for each in names if self._config.text_given(each) is not None), name)
 
     def text(self, name: str) -> str:
-        """Without spaces around; nothing where it isn't set."""
+        """The text without surrounding spaces. Empty if it isn't set."""
         given = self._config.text_given(self.name(name))
         if given is None:
             definition = broker_definition(name)
@@ -90,14 +92,14 @@ class _Settings:
         return trimmed(given or "")
 
     def number(self, name: str, least: int) -> int:
-        """Raises ConfigError."""
+        """Return a number. Raises ConfigError."""
         number = parse_int(self.text(name))
         if number is None or not least <= number < 2**63:
             raise ConfigError(f"{self.name(name)} has to be a number from {least} on", self.name(name))
         return number
 
     def needed(self, name: str, unless: str) -> str:
-        """Raises ConfigError where neither is set."""
+        """Return the text. Raises ConfigError if neither setting is given."""
         text = self.text(name)
         if not text and self.text(unless).lower() != "true":
             raise ConfigError(
@@ -136,8 +138,9 @@ def _signed(settings: _Settings, options: dict[str, str]) -> TokenConfig:
 
 
 def _url(settings: _Settings) -> str:
-    """Nothing of it stands in an error: it may have a secret. Kafka's system property that lists which URLs may be
-    asked has no counterpart: only who writes this node's settings can set it."""
+    """Return the URL. Errors don't show it, because it may hold a secret. Kafka has a system property that
+    lists the allowed URLs. There is no counterpart here: only those who write this node's settings can set
+    the URL."""
     name, url = settings.name(_URL), settings.text(_URL)
     if not url:
         raise ConfigError(f"{_URL} has to say where the keys are that verify tokens", _URL)

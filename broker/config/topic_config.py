@@ -1,8 +1,10 @@
-"""A topic's configuration: its 37 settings and `internal.segment.bytes`, what is legal, and what is in force.
+"""A topic's configuration: its 37 settings and `internal.segment.bytes`, the valid values, and what is in
+force.
 
-What is in force is the topic's own settings over the broker's over the defaults. A topic's own are called overrides
-here: they are the ConfigRecords of the metadata log, by name, as text. The rows are in the order in which Kafka
-validates them, so that of several wrong values the same one is complained of.
+A topic's own settings take precedence over the broker's, and these over the defaults. The topic's own are
+called overrides here: they are the ConfigRecords of the metadata log, by name, as text. The rows are in
+Kafka's order of validation, so that of several wrong values the same one is reported.
+
 Source: LogConfig, ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, KafkaConfigSchema.
 """
 
@@ -125,11 +127,11 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
     "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
 }
-"""A topic's setting -> the broker's (name, factor to the topic's unit), the strongest first."""
+"""A topic's setting -> the broker's (name, factor to the topic's unit), in order of precedence."""
 
 
 def topic_definition(name: str) -> ConfigDef | None:
-    """The definition of a topic's setting, the hidden one included; None for a name that isn't known."""
+    """Return the definition of a topic's setting, including the hidden one. None for an unknown name."""
     row = TOPIC_ROWS.get(name)
     if row is not None:
         return definition_of(name, row)
@@ -137,15 +139,15 @@ def topic_definition(name: str) -> ConfigDef | None:
     return None if row is None else definition_of(name, row, internal=True)
 
 
-# --- In force -----------------------------------------------------------------------------------------------
+# --- Settings in force --------------------------------------------------------------------------------------
 
 MOST_BETWEEN_INDEX_ENTRIES = 16 * 1024
-"""Bytes of a log that an index leaves out, whatever index.interval.bytes says: a read may have to walk over so many in
-one turn of the loop, some 200 batches of one small record."""
+"""The most bytes between index entries, whatever index.interval.bytes says. A read may have to walk over so
+many in one turn of the loop, some 200 batches of one small record."""
 
 
 def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
-    """All 37 settings of a topic that has none of its own."""
+    """Return all 37 settings for a topic without overrides."""
     values: dict[str, Value] = {}
     for name in TOPIC_ROWS:
         for broker_name, factor in TOPIC_SYNONYMS.get(name, ()):
@@ -163,10 +165,10 @@ def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
 
 
 def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The settings in force for a topic: all 37, and `internal.segment.bytes` where the topic has it.
+    """Return the settings in force for a topic: all 37, and `internal.segment.bytes` if the topic has it.
 
-    Overrides come from the log, where an earlier version may have let pass what is out of range today: they
-    are taken as they are. A name that isn't known, or a text that makes no value, counts for nothing.
+    Overrides come from the log. An earlier version may have accepted values that are out of range today;
+    these are taken as they are. Unknown names and texts that can't be parsed are ignored.
     """
     values = broker_log_defaults(config)
     for name, text in overrides.items():
@@ -184,10 +186,10 @@ def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def effective_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """What CreateTopics v5+ lists of a new topic: all 37 by name, and hidden ones where the topic has them.
+    """Return a new topic's settings for CreateTopics v5+: all 37 by name, and hidden ones that the topic has.
 
-    Unlike DescribeConfigs, which shows values as they were understood (`true`, `1.0E-6`), Kafka shows them
-    here as they were written (` TRUE `, `.000001`), and lists no synonyms.
+    DescribeConfigs shows values as they were parsed (`true`, `1.0E-6`). Here Kafka shows them as they were
+    written (` TRUE `, `.000001`), and without synonyms.
     """
     entries = []
     for name in sorted({*TOPIC_ROWS, *overrides}):
@@ -201,7 +203,8 @@ def effective_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) 
 def _topic_setting(
     config: BrokerConfig, definition: ConfigDef, overrides: Mapping[str, str]
 ) -> tuple[str | None, ConfigSource]:
-    """The text in force, as written, and its source (KafkaConfigSchema.resolveEffectiveTopicConfig)."""
+    """Return the text in force, as written, and its source
+    (KafkaConfigSchema.resolveEffectiveTopicConfig)."""
     if definition.name in overrides:
         return overrides[definition.name], ConfigSource.TOPIC_CONFIG
     synonyms = TOPIC_SYNONYMS.get(definition.name, ())
@@ -220,12 +223,12 @@ def _topic_setting(
 def log_config_by_name(
     config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]], name: str
 ) -> LogConfig:
-    """`overrides_of`: what a topic itself has set."""
+    """Return the settings for a topic's logs. `overrides_of` returns a topic's own settings."""
     return log_config_of_topic(config, overrides_of(name))
 
 
 def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """A topic's settings as its partitions' logs take them."""
+    """Return a topic's settings in the form for its partitions' logs."""
     from storage.log.log_config import LogConfig
 
     values = topic_values(config, overrides)
@@ -276,7 +279,8 @@ def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> L
 
 
 def log_config_of_metadata(config: BrokerConfig) -> LogConfig:
-    """What `__cluster_metadata` is kept by: only snapshots let its segments go (KafkaRaftLog.createLog)."""
+    """Return the settings for `__cluster_metadata`: only snapshots allow deleting its segments
+    (KafkaRaftLog.createLog)."""
     from storage.log.log_config import LogConfig
 
     segment_bytes = config.get_optional_int("internal.metadata.log.segment.bytes")
@@ -297,11 +301,11 @@ def _definition(name: str) -> ConfigDef:
     return definition
 
 
-# --- Checked: names, values, and how they go with each other (LogConfig.validate) ---------------------------
+# --- Checking names, values, and their relations (LogConfig.validate) ---------------------------------------
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
-    """What Kafka checks of the settings that a topic is created with. Raises KafkaError(INVALID_CONFIG)."""
+    """Check the settings of a topic to create. Raises KafkaError(INVALID_CONFIG)."""
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
         raise _invalid(f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -309,10 +313,11 @@ def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str | None
 
 
 def check_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Names, values, and how they go with each other and with the broker's (LogConfig.validate).
+    """Check names, values, and their relations with each other and with the broker's settings
+    (LogConfig.validate).
 
-    Raises KafkaError(INVALID_CONFIG). As in Kafka, the broker's settings are only looked at where the topic
-    has any of its own.
+    Raises KafkaError(INVALID_CONFIG). As in Kafka, the broker's settings only matter if the topic has any of
+    its own.
     """
     if not overrides:
         return
