@@ -1,4 +1,5 @@
-"""`python -m broker`: runs one broker until it is told to stop. `python -m broker format` makes its folders."""
+"""`python -m broker` runs a broker until it is told to stop. `python -m broker format` formats its
+folders."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ import sys
 
 
 def main() -> int:
-    """The exit status: 0 after a clean stop, 1 where the broker couldn't start or failed, 2 for wrong use."""
-    # What a start makes, modules first of all, is there to stay: looking it through, again and again, finds nothing
-    # and takes a tenth of the start. `run` turns it on again.
+    """Return the exit status: 0 after a clean stop, 1 if the broker couldn't start or failed, 2 for wrong
+    usage."""
+    # The objects of a start, modules above all, live until the end. The collector would look through them
+    # again and again for nothing, which takes a tenth of the start. `run` turns it on again.
     gc.disable()
     from broker.config.definitions import UsageError
     from broker.process.command_line import parse_command_line
@@ -33,8 +35,8 @@ def main() -> int:
     from broker.environment.threads import is_under_way
 
     if is_under_way():
-        # All that counts is closed. What is still computed counts no more, and while it ends of itself, or unpacks
-        # while the interpreter ends, the process should be gone.
+        # Everything important is closed. Computations in threads don't matter any more, and the process
+        # shouldn't wait for them to end.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,12 +1,13 @@
-"""Requests that come before this node is what the metadata says it is: they wait for that.
+"""Requests that come before this node has followed the metadata: they wait for that.
 
-A client is told of a topic, a leader or a coordinator by metadata that is committed. Partitions and shards follow it in
-steps, and a shard is loaded in turns of the loop, in a node that has just started or been elected most of all. Whoever
-asks for them meanwhile would be told NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, NOT_COORDINATOR or
-COORDINATOR_LOAD_IN_PROGRESS, as by Kafka, and come again: after 3 s, with some settings of librdkafka. Here the request
-waits instead, before anything is done of it, and its connection with it. After `LONGEST_WAIT_S`, or where too many wait
-already, it is handled as things are. One whose client hangs up meanwhile is never handled, as if it had been refused,
-unless it is a Produce: a producer with acks=0 is gone as soon as it has sent.
+Clients learn of topics, leaders and coordinators from committed metadata. Partitions and shards follow it in
+steps, and loading a shard takes turns of the loop, above all after a start or an election. Kafka answers a
+request that comes earlier NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, NOT_COORDINATOR or
+COORDINATOR_LOAD_IN_PROGRESS. Clients then try again, with some settings of librdkafka only after 3 s. Here
+the request waits instead, before anything is done for it, and so does its connection. After `LONGEST_WAIT_S`,
+or if too many requests wait already, it is handled as things are. If its client hangs up meanwhile, it is
+never handled, as if it had been refused. The exception is Produce: a producer with acks=0 may hang up as soon
+as it has sent.
 """
 
 from __future__ import annotations
@@ -33,22 +34,24 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
 
 LONGEST_WAIT_S = 3.0
-"""Well within what clients wait for an answer."""
+"""Well within the time that clients wait for an answer."""
 
 LONGEST_LAG_S = 0.5
-"""For metadata that another node has told the client of, and that hasn't come here: it may never do so."""
+"""For metadata that another node has told the client of, but that isn't here yet. It may never come."""
 
 MOST_WAITING = 10_000
-"""Requests. Each connection has one at most, and a producer that has hung up since."""
+"""Each connection has one waiting request at most, and possibly one of a producer that has hung up."""
 
 MOST_LOOKED_AT = 200
-"""Groups, transactional ids or partitions, the first ones of a request: they are looked up in passing."""
+"""The most groups, transactional ids or partitions of a request to look at, from the first on: this is done
+in passing."""
 
 _FOLLOWED = "followed"
-"""What a request lacks until the node has followed the metadata."""
+"""What a request waits for if the node still has to follow the metadata."""
 
 Lacks: TypeAlias = "Callable[[EarlyRequests, Any], Hashable]"
-"""What isn't here yet that the request needs, told apart by when it comes; None where nothing lacks."""
+"""Returns what the request needs that isn't here yet, identified by when it comes. None if nothing is
+missing."""
 
 
 class _Waiting(NamedTuple):
@@ -58,7 +61,7 @@ class _Waiting(NamedTuple):
 
 
 class EarlyRequests:
-    """Those that wait, by what they lack. What they are answered with is whether they have waited in vain."""
+    """The waiting requests, by what they wait for. A request's answer is True if it has waited in vain."""
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class EarlyRequests:
         hosted: Mapping[str, HostedShards[Any]],
         scheduler: Scheduler,
     ) -> None:
-        """`hosted`: the shards of each internal topic."""
+        """`hosted` are the shards of each internal topic."""
         self._node_id = node_id
         self._metadata = metadata
         self._partitions = partitions
@@ -78,15 +81,15 @@ class EarlyRequests:
         self._count = 0
         self.needs = NEEDS
         self.is_behind = False
-        """Whether anything is followed or loaded just now."""
+        """True while anything is being followed or loaded."""
         self.unheard_of: frozenset[str | None] = frozenset()
-        """Internal topics that others may know of already."""
+        """Internal topics that other nodes may already know."""
         metadata.following.told.append(self._follows)
         for topic, shards in hosted.items():
             shards.on_loaded = partial(self._loaded, topic)
 
     def wait(self, lacks: Lacks, request: Any) -> Later[bool] | None:
-        """None where the request may be handled at once."""
+        """Have the request wait. Returns None if it can be handled at once."""
         if self._count >= MOST_WAITING:
             return None
         lacking = lacks(self, request)
@@ -101,24 +104,24 @@ class EarlyRequests:
         return later
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """For who is told of an answer, and does more than take note."""
+        """Call back in a later turn, for callers that do more with an answer than note it."""
         self._scheduler.call_soon(callback)
 
     def stop(self) -> None:
-        """Nobody is answered any more."""
+        """Stop: nothing is answered any more."""
         for lacking in self._waiting.values():
             for waiting in lacking.values():
                 waiting.timer.cancel()
         self._waiting.clear()
 
     def _follows(self) -> None:
-        """The node begins to follow the metadata, or has followed all of it: anything may be here."""
+        """Look again: the node begins to follow the metadata, or has followed all of it."""
         self._look()
         for lacking in [*self._waiting]:
             self._look_again(lacking)
 
     def _loaded(self, topic: str, index: int) -> None:
-        """The shard of a partition is here, or won't be."""
+        """Look again: the shard of a partition is here, or won't be."""
         self._look()
         self._look_again((topic, index))
         if not self._hosted[topic].is_loading:
@@ -134,11 +137,12 @@ class EarlyRequests:
 
     @property
     def _may_lag(self) -> bool:
-        """Whether others may know of metadata that hasn't come here yet."""
+        """True if other nodes may know of metadata that isn't here yet."""
         return not self._metadata.is_leader
 
     def _look_again(self, lacking: Hashable) -> None:
-        """In the order in which they came; what still lacks something waits for that."""
+        """Look again at waiting requests, in the order in which they came. If one still misses something, it
+        waits for that."""
         for later, waiting in self._waiting.pop(lacking, {}).items():
             still = waiting.lacks(self, waiting.request)
             if still is not None:
@@ -162,11 +166,13 @@ class EarlyRequests:
                     del self._waiting[lacking]
                 return
 
-    # --- what lacks -----------------------------------------------------------------------------------------
+    # --- what a request may wait for ------------------------------------------------------------------------
 
     def shard(self, topic: str, key: str) -> Hashable:
-        """The shard of a key that is loaded just now, or will be once the metadata is followed; and the internal topic
-        where it isn't known yet to a node that is asked for it all the same: who asks has been told of it elsewhere."""
+        """The shard of a key, if it is being loaded or will be once the metadata is followed.
+
+        Or the internal topic, if it isn't known here yet: the client was sent here by a node that knows it.
+        """
         loading = self._hosted[topic].loading_partition_of(key)
         if loading is not None:
             return None if loading < 0 else (topic, loading)
@@ -179,11 +185,11 @@ class EarlyRequests:
         return None if partition is None or partition.leader != self._node_id else _FOLLOWED
 
     def any_shard(self, topic: str) -> Hashable:
-        """One of them that is loaded just now, or will be."""
+        """A shard that is being loaded, or will be."""
         return (topic, None) if self._hosted[topic].is_loading else self.topic(topic)
 
     def topic(self, name: str) -> Hashable:
-        """A topic that is there, which isn't seen here yet."""
+        """A topic that exists but hasn't been followed yet."""
         image = self._metadata.image.topics.get(name)
         is_to_follow = (
             image is not None
@@ -193,8 +199,8 @@ class EarlyRequests:
         return _FOLLOWED if is_to_follow else None
 
     def leader(self, name: str, topic_id: bytes, indexes: Iterable[int]) -> Hashable:
-        """One of a topic's partitions that will be led here once the metadata is followed, and isn't yet. The name
-        counts where there is no id."""
+        """A partition of the topic that this node will lead once the metadata is followed. The name counts if
+        there is no id."""
         if not self._metadata.following.is_behind:
             return None
         image = self._metadata.image
@@ -211,15 +217,15 @@ class EarlyRequests:
         return partition is not None and isinstance(partition.role, Leader)
 
 
-# --- what requests need -----------------------------------------------------------------------------------------
+# --- what requests need -------------------------------------------------------------------------------------
 
 
 class Need(NamedTuple):
-    """Of an API."""
+    """What an API's requests need."""
 
     lacks: Lacks
     internal_topic: str | None = None
-    """That of the coordinators whose requests it has."""
+    """The internal topic of the coordinators that handle them."""
 
 
 def _first(found: Iterable[Hashable]) -> Hashable:
@@ -252,7 +258,8 @@ def _share_state_keys(request: Any) -> Iterable[str]:
 def _partitions(
     index: str, *, topics: str = "topics", name: str = "name", partitions: str = "partitions"
 ) -> Need:
-    """By the names of the fields; without a name for the index the partitions are numbers."""
+    """Return the need for partitions. The arguments are names of fields. With an empty `index`, partitions
+    are numbers."""
 
     def lacks(here: EarlyRequests, request: Any) -> Hashable:
         return _first(
@@ -274,13 +281,13 @@ _fetched = _partitions("partition", name="topic")
 
 
 def _produce(here: EarlyRequests, request: Any) -> Hashable:
-    """The coordinator is asked, too, whether the transaction has the partition."""
+    """The coordinator is needed, too: it is asked whether the transaction has the partition."""
     lacking = _transactional.lacks(here, request)
     return _produced.lacks(here, request) if lacking is None or lacking in here.unheard_of else lacking
 
 
 def _fetch(here: EarlyRequests, request: Any) -> Hashable:
-    """A follower asks for much besides, and comes again by itself."""
+    """Followers don't wait: they ask for many partitions, and come again by themselves."""
     replica = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     return None if replica >= 0 else _fetched.lacks(here, request)
 
@@ -289,7 +296,7 @@ _COORDINATED = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC, 2: SHARE_STATE_TOPIC}
 
 
 def _find_coordinator(here: EarlyRequests, request: Any) -> Hashable:
-    """How many partitions the topic has is known once it is followed."""
+    """The number of the topic's partitions is known once it is followed."""
     topic = _COORDINATED.get(request.key_type)
     return None if topic is None else here.topic(topic)
 

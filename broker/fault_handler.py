@@ -1,4 +1,4 @@
-"""What ends a node: a broken invariant, wherever it shows (Kafka: `FaultHandler`)."""
+"""Ending the node because of a broken invariant, wherever it shows (Kafka: `FaultHandler`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger("barnabas.server")
 
 
 class FaultHandler:
-    """Told by the scheduler of what nobody catches, from now until `forget`.
+    """Receives uncaught errors from the scheduler, until `forget`.
 
-    `failure`: the first one there was. `stopped` is set where the node has to stop, and when it has.
+    `failure` is the first one. `stopped` is set when the node has to stop, and when it has stopped.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -27,27 +27,27 @@ class FaultHandler:
         self.forget: Callable[[], None] = scheduler.tell_failures(self._uncaught)
 
     def stop_on_failure(self, failure: BaseException) -> None:
-        """Go down without marking the folders clean, so that the next start checks everything."""
+        """Stop without marking the folders clean, so that the next start checks everything."""
         if self.failure is None:
             self.failure = failure
             log.critical("stopping, since going on would be wrong: %s", failure)
             self.stopped.set()
 
     def _uncaught(self, error: BaseException, of_a_callback: bool) -> None:
-        """A callback of ours is a timer or the end of background work. Connections that break off, and requests whose
-        client has gone, come here too, and are no failures."""
+        """Handle an uncaught error. Our callbacks are timers and ends of background work. Broken connections
+        and requests of clients that have gone come here, too, but aren't failures."""
         of_ours = of_a_callback and not isinstance(error, OSError | KafkaError | MemoryError)
         if of_ours or stops_the_broker(error):
             self.stop_on_failure(error)
 
     def failed_to_stop(self, what: str, error: Exception) -> None:
-        """It keeps the folders from being marked clean."""
+        """Note a failure of the stop, which keeps the folders from being marked clean."""
         log.error("%s: %s", what, error, exc_info=not isinstance(error, OSError | KafkaError))
         if self.failure is None:
             self.failure = error
 
     def end(self, unclean: Sequence[Exception]) -> None:
-        """The node has stopped. `unclean` is what stood in the way of a clean end."""
+        """Note that the node has stopped. `unclean` holds the errors that prevented a clean end."""
         if unclean and self.failure is None:
             self.failure = unclean[0]
         self.forget()
@@ -55,7 +55,7 @@ class FaultHandler:
 
 
 async def either(*events: asyncio.Event) -> None:
-    """Returns once one of them is set."""
+    """Return once one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -65,18 +65,18 @@ async def either(*events: asyncio.Event) -> None:
 
 
 class Milestone:
-    """What a start or a stop waits for, unless the node has to stop before."""
+    """Something that a start or a stop waits for, unless the node has to stop first."""
 
     def __init__(self, faults: FaultHandler) -> None:
         self._faults = faults
         self._is_reached = asyncio.Event()
 
     def reached(self) -> None:
-        """It is: now, or some time ago."""
+        """Note that it is reached. It may have been before."""
         self._is_reached.set()
 
     async def wait(self) -> None:
-        """Raises what the node has to stop for."""
+        """Wait for it. Raises the error that the node has to stop for."""
         await either(self._is_reached, self._faults.stopped)
         if not self._is_reached.is_set():
             assert self._faults.failure is not None

@@ -1,7 +1,6 @@
-"""What happens by the clock alone: checkpoints, flushes, expiry, retention, idle connections.
+"""Periodic work: checkpoints, flushes, expiry, retention, idle connections.
 
-Each task has Kafka's interval. Tasks are plain functions over the state; moving the clock and calling them is how
-they are tested.
+Each task has Kafka's interval. Tasks are plain functions over the state; tests move the clock and call them.
 """
 
 from __future__ import annotations
@@ -32,18 +31,19 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 
-# --- Tasks that come again and again, each at its own interval ------------------------------------------------
+# --- Periodic tasks, each with its own interval -------------------------------------------------------------
 
 log = logging.getLogger("barnabas.housekeeping")
 
 
 class Periodic:
-    """What the disk refuses, or the controller, is logged, and tried again when it is due again."""
+    """Runs periodic tasks. If the disk or the controller refuses something, that is logged, and tried again
+    at the next interval."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._periodic: dict[str, tuple[float, Callable[[], None]]] = {}
-        """After how many seconds each is due again, and what is then called."""
+        """Each task's interval in seconds, and its callback."""
         self._timers: dict[str, Scheduled] = {}
 
     def stop(self) -> None:
@@ -65,22 +65,23 @@ class Periodic:
 
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timers[name] = self._scheduler.call_later(max(delay_ms, 0) / 1000, due)
-        if interval_ms > 0:  # else once, as Kafka's scheduler
+        if interval_ms > 0:  # otherwise it runs once, as in Kafka's scheduler
             self._periodic[name] = interval_ms / 1000, due
 
     def _schedule(self) -> None:
-        """What has no timer gets one: what is due now, and what there was too little memory for when it was."""
+        """Set the missing timers: for the task that is due now, and for those that there was too little
+        memory for."""
         for name, (interval_s, due) in self._periodic.items():
             if name not in self._timers:
-                with suppress(MemoryError):  # whichever is due next tries it again
+                with suppress(MemoryError):  # the next task that is due tries again
                     self._timers[name] = self._scheduler.call_later(interval_s, due)
 
 
-# --- What every node does by the clock alone, whatever it is in its cluster -----------------------------------
+# --- Periodic work of every node, whatever its role in the cluster ------------------------------------------
 
 
 class Upkeep(Periodic):
-    """The tasks; when they are due is said by who has them."""
+    """The tasks. Subclasses decide when they run."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Upkeep(Periodic):
         listeners: Sequence[Listener],
         expire_tokens: Callable[[], None] | None = None,
     ) -> None:
-        """`expire_tokens`: of the node that decides over delegation tokens."""
+        """`expire_tokens` is for the node that decides about delegation tokens."""
         super().__init__(scheduler)
         self._expire_tokens = expire_tokens
         self._config = config
@@ -115,7 +116,8 @@ class Upkeep(Periodic):
         self._each_directory("recovery points", lambda directory: directory.checkpoint_recovery_points())
 
     def clean_metadata(self) -> None:
-        """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
+        """metadata.max.retention.bytes and .ms: delete old snapshots, and the log below the oldest one
+        left."""
         self._snapshots.clean(self._clock.now_ms())
 
     def close_idle_connections(self) -> None:
@@ -140,19 +142,20 @@ class Upkeep(Periodic):
 
 T = TypeVar("T")
 
-# Where log.flush.scheduler.interval.ms isn't set. Kafka never looks then, and flush.ms of a topic has no effect.
+# Used if log.flush.scheduler.interval.ms isn't set. In that case Kafka never checks, and a topic's flush.ms
+# has no effect.
 FLUSH_CHECK_MS = 1_000
 DELETED_CHECK_MS = 1_000  # Kafka notices when it can't write its checkpoint of high watermarks, every 5 s
-MOST_LOGS_AT_ONCE = 1_000  # in one turn of the loop; fewer where that takes 10 ms
+MOST_LOGS_AT_ONCE = 1_000  # in one turn of the loop, or fewer if they take 10 ms
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 MAKE_UP_MS = 5_000
-"""How often all logs are gone over for what too little memory has kept from being synced, or told."""
+"""How often to check all logs for syncs and notifications that too little memory has prevented."""
 GO_ON_MS = 60_000
-"""How often those are woken that go on by themselves, unless too little memory has kept them from it."""
+"""How often to wake parts that run by themselves, unless too little memory has stopped them."""
 
 
 class Housekeeping(Upkeep):
-    """Runs the periodic tasks of a broker."""
+    """Runs a broker's periodic tasks."""
 
     def __init__(
         self,
@@ -183,10 +186,10 @@ class Housekeeping(Upkeep):
         self._partitions = partitions
         self._to_wake = to_wake
         self._under_way: set[str] = set()
-        """What goes over all logs, and hasn't come to the end of them."""
+        """The tasks that haven't reached the end of all logs yet."""
 
     def start(self) -> None:
-        """Begins all periodic work, at the intervals of the settings."""
+        """Begin all periodic work, at the intervals in the settings."""
         config = self._config
         checkpoint_ms = config.get_int("log.flush.offset.checkpoint.interval.ms")
         start_offset_ms = config.get_int("log.flush.start.offset.checkpoint.interval.ms")
@@ -225,19 +228,19 @@ class Housekeeping(Upkeep):
     def _each_log(
         self, what: str, task: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]
     ) -> None:
-        """One that the disk refuses keeps the others from nothing. Where there are many it goes on in later turns of
-        the loop; what is still under way isn't begun anew."""
+        """Run a task for each log. If the disk refuses one, the others still get their turn. With many logs,
+        it continues in later turns of the loop. A task that is still running isn't started again."""
         if what not in self._under_way:
 
             def do(log: PartitionLog) -> None:
-                if not log.closed:  # meanwhile
+                if not log.closed:  # closed meanwhile
                     self._of_log(what, task, log)
 
             self._under_way.add(what)
             self._go_on(what, do, logs, 0)
 
     def _go_on(self, what: str, do: Callable[[T], object], these: Sequence[T], at: int) -> None:
-        """With those from this place on."""
+        """Continue from this place on."""
         end = min(len(these), at + MOST_LOGS_AT_ONCE)
         until_s = self._clock.monotonic_s() + TURN_S
         try:
@@ -270,14 +273,14 @@ class Housekeeping(Upkeep):
         self._each_directory("log start offsets", lambda directory: directory.checkpoint_log_starts())
 
     def flush_due_logs(self) -> None:
-        """flush.ms: logs with records that have waited so long are synced."""
+        """flush.ms: sync the logs with records that have waited so long."""
         now_ms = self._clock.now_ms()
         logs = _logs_of(self._partitions.all_flushed_by_time())
         self._each_log("flush", lambda log: log.flush_if_due(now_ms), logs)
 
     def make_up(self) -> None:
-        """What too little memory, or too few descriptors, have kept from being done: logs are synced as far as is
-        wanted, and high watermarks follow."""
+        """Make up for work that too little memory or too few descriptors have prevented: sync logs as far as
+        wanted, and advance high watermarks."""
         with suppress(MemoryError):
             self._metadata_log.go_on_flushing()
         logs = _logs_of(self._partitions.all())
@@ -289,17 +292,17 @@ class Housekeeping(Upkeep):
             self._go_on("high watermarks behind", _catch_up, behind, 0)
 
     def enforce_retention(self) -> None:
-        """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over
-        (Kafka: `LogManager.cleanupLogs`)."""
+        """Delete old segments of logs that aren't compacted. The cleaner does it for compacted ones, and for
+        logs with an unfinished pass (Kafka: `LogManager.cleanupLogs`)."""
         self._each_log("retention", self._retain, _logs_of(self._partitions.all()))
 
     def retain_now(self, logs: Sequence[PartitionLog]) -> None:
-        """Of these logs, as where it is due."""
+        """Run retention for these logs now."""
         for each in logs:
             self._of_log("retention", self._retain, each)
 
     def _retain(self, log: PartitionLog) -> None:
-        """What has many segments to delete goes on in later turns of the loop."""
+        """Delete segments. If there are many, continue in later turns of the loop."""
         if log.config.compacts or log.cleaning is not None:
             return
         if log.apply_retention(self._clock.now_ms(), MOST_DELETED_AT_ONCE) < MOST_DELETED_AT_ONCE:
@@ -314,7 +317,7 @@ class Housekeeping(Upkeep):
             self._timers[timer] = self._scheduler.call_soon(due)
 
     def shrink_isrs(self) -> None:
-        """Replicas that have lagged for longer than replica.lag.time.max.ms are asked to leave their ISRs."""
+        """Ask for replicas to leave their ISRs that have lagged for longer than replica.lag.time.max.ms."""
         if "isr" not in self._under_way:
             replicated = self._partitions.replicated()
             self._under_way.add("isr")
@@ -332,25 +335,25 @@ class Housekeeping(Upkeep):
                 wake()
 
     def record_failed_directories(self) -> None:
-        """What the metadata log took none of when it happened."""
+        """Record failed directories that the metadata log refused when it happened."""
         if not self._log_dir_failures.losses.is_recorded:
             self._log_dir_failures.record()
 
 
 def _logs_of(partitions: Sequence[Partition]) -> list[PartitionLog]:
-    """Of one that is on its way to another directory both."""
+    """The partitions' logs. If a partition is being moved, both its logs."""
     logs = [partition.log for partition in partitions]
     logs += [partition.move.log for partition in partitions if partition.move is not None]
     return logs
 
 
 def _go_on_flushing(log: PartitionLog) -> None:
-    with suppress(MemoryError):  # of the others, too
+    with suppress(MemoryError):  # the other logs get their turn, too
         log.go_on_flushing()
 
 
 def _catch_up(leader: Leader) -> None:
-    with suppress(MemoryError):  # it is asked again
+    with suppress(MemoryError):  # it is tried again
         leader.catch_up()
 
 

@@ -1,4 +1,4 @@
-"""What the metadata says, made so: settings, quotas, partitions, coordinators (Kafka: `BrokerMetadataPublisher`)."""
+"""Applying the metadata: settings, quotas, partitions, coordinators (Kafka: `BrokerMetadataPublisher`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("barnabas.server")
 
 
 class SettingsPublisher:
-    """Of the parts that a node has whatever it is in its cluster."""
+    """Applies it to the parts that every node has, whatever its role in the cluster."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SettingsPublisher:
         self._key_stores = key_stores
 
     async def publish(self, image: ClusterImage) -> bool:
-        """Returns whether settings of the node have changed."""
+        """Apply the settings. Returns True if settings of the node have changed."""
         await self._authorizer.follow(image.kept)
         if image.kept.take_quota_change():
             await self._quotas.follow(image)
@@ -74,14 +74,14 @@ class SettingsPublisher:
 
 
 class ControllerMetadataPublisher:
-    """Of a node that is no broker: nothing else than its settings follows from the metadata."""
+    """The publisher of a node that isn't a broker: only its settings follow the metadata."""
 
     def __init__(self, metadata: MetadataLog, settings: SettingsPublisher) -> None:
         self._metadata = metadata
         self._settings = settings
 
     def start(self) -> None:
-        """At the start."""
+        """Begin, at the start."""
         at_once(self._publish())
         self._metadata.on_change = self._publish
 
@@ -95,7 +95,7 @@ class ControllerMetadataPublisher:
 
 
 class MetadataSubscribers(NamedTuple):
-    """Who does as the metadata says."""
+    """The parts that follow the metadata."""
 
     config: BrokerConfig
     quotas: ClientQuotas
@@ -111,11 +111,11 @@ class MetadataSubscribers(NamedTuple):
     follow_share_version: Callable[[], Waiting[None]]
     key_stores: KeyStores
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
-    """Of partitions that other nodes lead."""
+    """The leaders on other nodes."""
 
 
 class BrokerMetadataPublisher:
-    """Tells each of a node's parts what has changed for it."""
+    """Tells each part of a node what has changed for it."""
 
     def __init__(self, node_id: int, metadata: MetadataLog, subscribers: MetadataSubscribers) -> None:
         self._metadata = metadata
@@ -130,7 +130,7 @@ class BrokerMetadataPublisher:
         )
 
     def start(self) -> None:
-        """At the start: settings first, then the partitions, then what is read from them."""
+        """Begin, at the start: settings first, then the partitions, then what is read from them."""
         to = self._subscribers
         at_once(self._publish_settings())
         changes = to.partitions.open_all(self._metadata.image)

@@ -1,6 +1,6 @@
-"""What a quota is held against: a rate over sliding windows, and a bucket of tokens.
+"""Measures for quotas: a rate over sliding windows, and a token bucket.
 
-Both say how long a client has to be kept waiting for its average to be back within the quota. Source: Kafka's
+Both tell how long a client has to wait until its average is within the quota again. Source: Kafka's
 `SampledStat`, `Rate`, `SimpleRate`, `TokenBucket`, `QuotaUtils`.
 """
 
@@ -34,7 +34,7 @@ MAX_THROTTLE_MS = 2**31 - 1  # an answer has no room for more; Kafka's number wo
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How many windows of which length are looked at (`quota.window.num`, `quota.window.size.seconds`)."""
+    """The number and the length of windows (`quota.window.num`, `quota.window.size.seconds`)."""
 
     samples: int
     window_ms: int
@@ -53,7 +53,7 @@ class _Sample:
 
 
 class Rate:
-    """Something per second, over the windows."""
+    """A rate per second, over the windows."""
 
     __slots__ = ("_current", "_samples", "_windows")
 
@@ -63,13 +63,13 @@ class Rate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """`value` may be negative, to take back what was recorded."""
+        """Record a value. A negative one takes back what was recorded."""
         windows = self._windows
         if not self._samples:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= windows.window_ms:
-            # One more than the windows: the oldest may reach into the time that is looked at.
+            # One more than there are windows: the oldest may reach into the time that counts.
             self._current = (self._current + 1) % (windows.samples + 1)
             if self._current == len(self._samples):
                 self._samples.append(_Sample(now_ms))
@@ -79,15 +79,15 @@ class Rate:
         sample.last_event_ms = now_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long nothing must come for the rate to be back at `limit` (per second); 0 where it isn't above it."""
+        """How long nothing may come until the rate is down to `limit` (per second). 0 if it isn't above."""
         rate = self.per_second(now_ms)
         window_ms = self._elapsed_ms(now_ms)
-        if not rate > limit:  # nor where the limit is no number
+        if not rate > limit:  # nor if the limit is NaN
             return 0
         return _milliseconds((rate - limit) / limit * window_ms if limit else math.inf)
 
     def per_second(self, now_ms: int) -> float:
-        """What came, by the time that counts as elapsed."""
+        """The recorded sum divided by the elapsed time."""
         self._purge(now_ms)
         return sum(sample.value for sample in self._samples) / (self._elapsed_ms(now_ms) / 1000)
 
@@ -98,8 +98,8 @@ class Rate:
                 sample.reset(now_ms)
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """The time since the oldest sample, and never less than all windows but one: a burst at the beginning is no
-        high rate yet."""
+        """The time since the oldest sample, but at least all windows except one, so that a burst at the
+        beginning isn't a high rate yet."""
         windows = self._windows
         elapsed_ms = now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
         missing = windows.samples - 1 - elapsed_ms // windows.window_ms
@@ -109,8 +109,8 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """By the time that has passed, of which one window counts at least: the first bytes may make a high rate. Who asks
-    before anything came begins that time."""
+    """A rate over the time that has passed, but at least one window, so that the first bytes may be a high
+    rate. Asking before anything came starts that time."""
 
     __slots__ = ()
 
@@ -121,21 +121,22 @@ class SimpleRate(Rate):
 
 
 class TokenBucket:
-    """Tokens that come back at the quota's rate, up to what all windows together allow; below zero it is exhausted."""
+    """Tokens that come back at the quota's rate, up to the total for all windows. Below zero, the bucket is
+    exhausted."""
 
     __slots__ = ("_last_update_ms", "_tokens", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._tokens = 0.0
-        self._last_update_ms = 0  # of the epoch: it begins full
+        self._last_update_ms = 0  # the epoch, so it begins full
 
     def record(self, value: float, limit: float, now_ms: int) -> None:
         self._refill(limit, now_ms)
         self._tokens = min(self._burst(limit), self._tokens - value)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long until no token is owed; `limit` in tokens per second."""
+        """How long until no token is owed. `limit` is in tokens per second."""
         self._refill(limit, now_ms)
         return _milliseconds(-self._tokens / limit * 1000) if self._tokens < 0 else 0
 
@@ -152,17 +153,17 @@ def _milliseconds(value: float) -> int:
     return min(int(min(value, MAX_THROTTLE_MS) + 0.5), MAX_THROTTLE_MS)
 
 
-# --- What each client used lately, and until when that is kept ----------------------------------------------
+# --- Each client's recent usage, and how long it is kept ----------------------------------------------------
 
 IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
 MOST_MEASURED = 5_000
-"""Clients of one quota: who comes is measured, and who was idle for the longest isn't any more."""
+"""The most clients to measure for one quota. With more, the one that was idle longest is forgotten."""
 
 M = TypeVar("M", Rate, TokenBucket)
 
 
 class Measures(Generic[M]):
-    """What each client used lately."""
+    """Each client's recent usage."""
 
     __slots__ = ("_by_client", "_make")
 
@@ -174,24 +175,23 @@ class Measures(Generic[M]):
         return len(self._by_client)
 
     def of(self, client: Hashable, now_ms: int) -> M:
-        """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
+        """The measure of a client. Measures that weren't used for an hour are forgotten over time."""
         clients = self._by_client
         found = clients.get(client)
         measure = self._make() if found is None else found[0]
         clients[client] = measure, now_ms
         clients.move_to_end(client)
-        idle = next(iter(clients))  # the longest
+        idle = next(iter(clients))  # idle longest
         if now_ms - clients[idle][1] >= IDLE_MS or len(clients) > MOST_MEASURED:
             del clients[idle]
         return measure
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The quotas of clients, enforced: bytes produced and fetched, request time, changes of topics, new
-# connections.
+# Client quotas, enforced: bytes produced and fetched, request time, changes of topics, new connections.
 #
-# A client above its quota is answered at once, and told for how long its connection won't be read (KIP-219).
-# Where there is no quota nothing is measured. Of those that there are the most specific one holds
+# A client above its quota gets its answer at once, and the answer says how long its connection won't be read
+# (KIP-219). Without quotas nothing is measured. Of several, the most specific one counts
 # (`DefaultQuotaCallback`). Source: `ClientQuotaManager` and its kin, `ConnectionQuotas`; KIP-13, KIP-124,
 # KIP-599, KIP-612.
 
@@ -199,7 +199,7 @@ log = logging.getLogger("barnabas.quotas")
 
 
 class _Missing:
-    """The entity that a quota doesn't name at all; None stands for the default entity."""
+    """The entity if a quota doesn't name one. None is the default entity."""
 
     __slots__ = ()
 
@@ -210,14 +210,14 @@ Name = str | None | _Missing
 
 
 class Found(NamedTuple):
-    """A quota, and who shares it: (user, client id), "" where either doesn't matter."""
+    """A quota, and who shares it: (user, client id), with "" where either doesn't matter."""
 
     limit: float
     sharers: tuple[str, str]
 
 
 class Limits:
-    """The quotas of one kind by (user, client id)."""
+    """The quotas of one kind, by (user, client id)."""
 
     __slots__ = ("_limits",)
 
@@ -231,8 +231,8 @@ class Limits:
         self._limits[user, client_id] = limit
 
     def find(self, user: str, client_id: str) -> Found | None:
-        """The first that there is, in Kafka's order: a user with a client id, a user, a client id; each time
-        the one that is named before the default."""
+        """Find the first quota in Kafka's order: for a user and a client id, for a user, for a client id. In
+        each case, the named entity comes before the default."""
         limits = self._limits
         both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
         wanted: tuple[tuple[tuple[Name, Name], tuple[str, str]], ...] = (
@@ -267,7 +267,7 @@ class ConnectionRates:
         self._measures = Measures(lambda: Rate(windows))
 
     def charge(self, address: str, now_ms: int) -> int:
-        """For how long a new connection of this address is kept before it is closed; 0 lets it in."""
+        """How long to hold a new connection of this address before closing it. 0 lets it in."""
         limit = self.limits.get(address, self.default)
         if limit is None:
             return 0
@@ -290,7 +290,7 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 
 class RateQuota:
-    """Quotas on something per second."""
+    """Quotas on a rate per second."""
 
     __slots__ = ("_measures", "_windows", "limits")
 
@@ -300,8 +300,7 @@ class RateQuota:
         self._measures = Measures(lambda: Rate(windows))
 
     def charge(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Record what a client used; for how long it has to be throttled, in milliseconds. `user` is its principal's
-        name."""
+        """Record a client's usage. Returns how long to throttle it, in ms. `user` is its principal's name."""
         found = self.limits.find(user, client_id)
         if found is None:
             return 0
@@ -310,7 +309,7 @@ class RateQuota:
         return rate.throttle_ms(found.limit, now_ms)
 
     def most_at_once(self, user: str, client_id: str) -> float | None:
-        """More than this is throttled even if nothing else was used; None without a quota."""
+        """The most usage at once that isn't throttled if nothing else was used. None without a quota."""
         found = self.limits.find(user, client_id)
         if found is None:
             return None
@@ -318,7 +317,8 @@ class RateQuota:
 
 
 class MutationQuota:
-    """Quotas on created and deleted partitions (KIP-599): what exceeds them is still done, what comes after is not."""
+    """Quotas on created and deleted partitions (KIP-599). The request that exceeds the quota still succeeds;
+    later ones don't."""
 
     __slots__ = ("_buckets", "limits")
 
@@ -327,7 +327,8 @@ class MutationQuota:
         self._buckets = Measures(lambda: TokenBucket(windows))
 
     def of_request(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> Mutations:
-        """The quota for one request. `strict`: once it is exhausted a change is refused, or else delayed only."""
+        """The quota for one request. If it is exhausted, `strict` refuses a change, otherwise the change is
+        only delayed."""
         found = self.limits.find(user, client_id)
         if found is None:
             return UNLIMITED
@@ -335,7 +336,7 @@ class MutationQuota:
 
 
 class Mutations:
-    """What one request takes of a quota on changes (`ControllerMutationQuota`); this one has no limit."""
+    """What one request takes from a quota on changes (`ControllerMutationQuota`). This class has no limit."""
 
     __slots__ = ("throttle_ms",)
 
@@ -343,14 +344,14 @@ class Mutations:
         self.throttle_ms = 0
 
     def take(self, partitions: int) -> None:
-        """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED."""
+        """Take partitions from the quota. Raises KafkaError: THROTTLING_QUOTA_EXCEEDED."""
 
 
 UNLIMITED = Mutations()
 
 
 class LimitedMutations(Mutations):
-    """Takes from the bucket of a client."""
+    """Takes from a client's bucket."""
 
     __slots__ = ("_bucket", "_limit", "_now_ms", "_strict")
 
@@ -373,10 +374,10 @@ class LimitedMutations(Mutations):
 
 
 class ClientQuotas:
-    """All quotas of the cluster's metadata."""
+    """All quotas in the cluster's metadata."""
 
     def __init__(self, config: BrokerConfig, names: HostNames) -> None:
-        """`names`: by whom hosts are looked up that a request named before this run."""
+        """`names` resolves hosts that a request named before this run."""
         self._names = names
         self._windows = Windows(
             config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
@@ -391,10 +392,10 @@ class ClientQuotas:
         self.mutation = MutationQuota(self._controller_windows)
         self.connections = ConnectionRates(self._windows)
         self.enforced = False
-        """Whether there is any quota on requests: without one nothing needs to be measured."""
+        """True if there is any quota on requests. Without one, nothing needs to be measured."""
         self._limits_by_host: dict[str, int] = {}
         self._addresses: dict[str, str | None] = {}
-        """Of these hosts, as they were looked up when their quota came."""
+        """The addresses of these hosts, from when their quotas came."""
         self._awaited: set[str] = set()
         self._looked_up: list[Addresses] = []
 
@@ -403,15 +404,15 @@ class ClientQuotas:
         return self._windows.window_ms
 
     def mutations_of(self, context: RequestContext, *, strict_since: int, now_ms: int) -> Mutations:
-        """What a request may change; from a version on clients know that they can be refused."""
+        """The quota for a request's changes. From a version on, clients know that changes can be refused."""
         strict = context.api_version >= strict_since
         return self.mutation.of_request(
             context.principal.name, context.client_id or "", strict=strict, now_ms=now_ms
         )
 
     def expect(self, hosts: Addresses) -> Callable[[], None]:
-        """A request that makes quotas of hosts has looked them up: `follow` needn't, until what is returned is
-        called."""
+        """Note that a request for quotas of hosts has resolved them, so `follow` needn't. The returned
+        function ends that."""
         self._looked_up.append(hosts)
 
         def forget() -> None:
@@ -420,7 +421,7 @@ class ClientQuotas:
         return forget
 
     async def follow(self, image: ClusterImage) -> None:
-        """Take over the quotas of the metadata. What clients used so far stays."""
+        """Apply the quotas in the metadata. The clients' usage so far stays."""
         by_key: dict[str, Limits] = {
             PRODUCER_BYTE_RATE: Limits(),
             CONSUMER_BYTE_RATE: Limits(),
@@ -451,8 +452,8 @@ class ClientQuotas:
         self.enforced = any(map(len, by_key.values()))
 
     def _find_addresses(self) -> None:
-        """Those that aren't known are looked up beside the loop, and limited once they are."""
-        # a host that a request was refused over may have a quota, whose address stays what it was
+        """Limit the known addresses. Others are resolved beside the loop, and limited afterwards."""
+        # A refused request's host may already have a quota; that keeps its address.
         known = self._addresses | {
             host: address
             for found in self._looked_up
@@ -473,7 +474,7 @@ class ClientQuotas:
             if host in self._limits_by_host and host not in self._addresses:
                 self._addresses[host] = address
                 if address is None:
-                    log.warning("the quota of %s is not in force: it can't be resolved", host)
+                    log.warning("the quota of %s is not in force: can't resolve the host", host)
         self._limit_addresses()
 
     def _limit_addresses(self) -> None:
@@ -485,17 +486,17 @@ class ClientQuotas:
 
 
 def _whole(value: float) -> int:
-    """Java's narrowing of a double to an int."""
+    """Convert like Java's narrowing of a double to an int."""
     return 0 if math.isnan(value) else int(min(max(value, -(2**31)), 2**31 - 1))
 
 
-# --- What a request is charged for once it is handled, and for how long its connection waits then -----------
+# --- Charging a handled request, and how long its connection waits then -------------------------------------
 
 _PRODUCE_KEY = 0
 _EXEMPT = frozenset({17, 27, 36, 56, 59})
-"""WriteTxnMarkers, AlterPartition, FetchSnapshot: nodes alone ask these of each other, and are never throttled (Kafka:
-`RequestHandlerHelper.sendResponseExemptThrottle`). Of a Fetch its handler says so. SaslHandshake and SaslAuthenticate
-come before there is anybody to be charged."""
+"""WriteTxnMarkers, AlterPartition, FetchSnapshot: only nodes send these, and are never throttled (Kafka:
+`RequestHandlerHelper.sendResponseExemptThrottle`). For Fetch, the handler decides. SaslHandshake and
+SaslAuthenticate come before there is a user to charge."""
 
 FULL_TIME_PERCENT = 100.0
 
@@ -508,10 +509,11 @@ def charge(
     handling_s: float,
     now_ms: int,
 ) -> None:
-    """Say in the response how long the client is throttled, and mute its connection for as long.
+    """Write into the response how long the client is throttled, and mute its connection for as long.
 
-    `response` is None where nothing is answered (acks=0): such a Produce is charged for its bytes alone. What a
-    handler has put in already (a Fetch above its quota, a change of too many partitions) counts as well.
+    `response` is None if nothing is answered (acks=0): such a Produce is charged for its bytes only. A
+    throttle time that the handler has set (a Fetch above its quota, a change of too many partitions) counts,
+    too.
     """
     user, client_id = context.principal.name, context.client_id or ""
     throttle_ms = 0
@@ -530,14 +532,12 @@ def charge(
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The quotas on replication: how much a node gives its followers, takes from its leaders, and copies between
-# its own
+# Replication quotas: how much a node sends to followers, fetches from leaders, and copies between its own log
+# directories (KIP-73, KIP-113).
 #
-# log directories (KIP-73, KIP-113).
-#
-# Which replicas are throttled, topics say (`leader.` and `follower.replication.throttled.replicas`); how much a
-# second all of them together may have, brokers do. While a rate is above that, nothing is given or asked for,
-# but for replicas in sync, which would leave the ISR: their bytes only count.
+# Topics name the throttled replicas (`leader.` and `follower.replication.throttled.replicas`). Brokers set
+# the rate for all of them together. While the rate is exceeded, nothing is sent or fetched, except for
+# replicas in sync, which would otherwise leave the ISR: their bytes count, but aren't held back.
 #
 # Source: `ReplicationQuotaManager`, `TopicConfigHandler`, `BrokerConfigHandler`, `QuotaConfig`.
 
@@ -552,31 +552,32 @@ ALL_REPLICAS = "*"
 
 
 class ReplicationQuota:
-    """What one of the three may take. `throttled` says of which partitions: topic → their numbers, None for all."""
+    """One of the three quotas. `throttled` names the partitions: topic → their numbers, None for all."""
 
     __slots__ = ("_clock", "_limit", "_rate", "throttled")
 
     def __init__(self, windows: Windows, clock: Clock, limit: Callable[[], int]) -> None:
-        """`limit` in bytes a second, LONG_MAX where there is none."""
+        """`limit` returns bytes per second, LONG_MAX without a limit."""
         self.throttled: dict[str, Collection[int] | None] = {}
         self._clock = clock
         self._limit = limit
         self._rate = SimpleRate(windows)
 
     def is_throttled(self, topic: str, partition: int) -> bool:
-        """Whether the partition is one of those that the quota is for."""
+        """True if the quota applies to the partition."""
         if topic not in self.throttled:
             return False
         partitions = self.throttled[topic]
         return partitions is None or partition in partitions
 
     def is_exceeded(self) -> bool:
-        """Whether nothing may be taken now. While it isn't exceeded, whatever is taken may be: it counts whole."""
+        """True if nothing may be transferred now. While the quota isn't exceeded, any amount may be, and
+        counts fully."""
         limit = self._limit()
         return limit != LONG_MAX and self._rate.per_second(self._now_ms()) > limit
 
     def record(self, size: int) -> None:
-        """So many bytes were taken, be it over the limit."""
+        """Count bytes that were transferred, even over the limit."""
         self._rate.record(size, self._now_ms())
 
     def _now_ms(self) -> int:
@@ -584,8 +585,8 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Of one node: what it says to others as a `leader`, what it fetches as a `follower`, and what goes from one of its
-    directories to another (`alter_log_dirs`, whatever the partition)."""
+    """The quotas of one node: what it sends as a `leader`, what it fetches as a `follower`, and what it
+    copies between its directories (`alter_log_dirs`, for all partitions)."""
 
     def __init__(self, node_id: int, config: BrokerConfig, clock: Clock) -> None:
         replication = _windows(config, "replication.quota")
@@ -599,7 +600,7 @@ class ReplicationQuotas:
         )
 
     async def follow(self, image: ClusterImage, changes: TopicChanges) -> None:
-        """Take over which replicas are throttled. A change of a rate needs nobody to be told of it."""
+        """Apply which replicas are throttled. Changes of rates need no notification."""
         pause = Pause()
         for topic in changes.removed:
             if topic.name not in image.topics:
@@ -620,12 +621,12 @@ class ReplicationQuotas:
                 quota.throttled.pop(topic, None)
 
     def _own_partitions(self, topic: str, setting: str, text: str) -> frozenset[int]:
-        """Those that are listed with this broker, as `partition:broker`."""
+        """The partitions listed with this broker, as `partition:broker`."""
         try:
             replicas = [each.split(":") for each in text.split(",") if each.strip()]
             return frozenset(int(index) for index, broker in replicas if int(broker) == self._node_id)
-        except ValueError:  # no client can set it, but a log of another time may have it
-            log.warning("%s of topic %s makes no sense, and throttles nothing: %s", setting, topic, text)
+        except ValueError:  # clients can't set it, but an old log may have it
+            log.warning("%s of topic %s is invalid and throttles nothing: %s", setting, topic, text)
             return frozenset()
 
 

@@ -1,7 +1,7 @@
-"""The node: broker and controller in one process, as Kafka's combined mode, put together from what was opened.
+"""The node: broker and controller in one process, like Kafka's combined mode, built from its opened parts.
 
-How it is opened stands in `broker.starting`. Only what runs a node imports this module: handlers are given the ports
-that their signatures name, which are attributes of `Server`, and the other parts what they need.
+`broker.starting` opens the parts. Only the code that runs a node imports this module. Handlers get the ports
+that their signatures name, which are attributes of `Server`; other parts get what they need.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 class Opened(NamedTuple):
-    """What a node is made of: bound, locked, replayed and registered."""
+    """The opened parts of a node: bound, locked, replayed and registered."""
 
     config: BrokerConfig
     environment: Environment
@@ -87,30 +87,32 @@ class Opened(NamedTuple):
     placement: Placement
     incarnation: BrokerIncarnation
     folders: Mapping[tuple[bytes, int], bytes]
-    """The directory id of each replica that has a folder, by topic id and number."""
+    """The directory id of each replica with a folder, by topic id and number."""
     controller_endpoints: Endpoints
-    """Those at which other nodes are controlled; none where there can't be any."""
+    """The listeners for controlled nodes. None if there can't be any."""
     metrics_endpoints: Endpoints
-    """That at which the node is watched over HTTP, if there is one."""
+    """The listener for metrics over HTTP, if there is one."""
     encryption: Mapping[str, Encryption] = {}
-    """By the names of its listeners that are encrypted."""
+    """By the names of its encrypted listeners."""
     key_stores: KeyStores = NO_KEY_STORES
     to_brokers: Entrance = OPEN
-    """How it comes in at other brokers."""
+    """How it connects to other brokers."""
     tokens: Mapping[str, TokenSource] = {}
     """By the names of its listeners with OAUTHBEARER."""
     joined: JoinedCluster | None = None
-    """None where this node is the cluster's controller itself."""
+    """None if this node is the cluster's controller."""
 
 
 class Server:
-    """All parts of a node. A part is given those that stand above it, so that none exists before what it uses. What
-    goes the other way, as a change of the metadata and a failed directory, has callbacks, set before anything starts.
+    """All parts of a node. Each part gets the parts that it uses, which were made before it.
+
+    What goes the other way, such as changes of the metadata and failed directories, uses callbacks. They are
+    set before anything starts.
     """
 
     handlers: Mapping[int, str] = HANDLERS
     telemetry: ClientTelemetry
-    """Only where there is a listener for metrics: no other node serves what asks for it."""
+    """Only with a listener for metrics: other nodes don't serve telemetry."""
 
     def __init__(self, opened: Opened) -> None:
         config, environment = opened.config, opened.environment
@@ -160,7 +162,7 @@ class Server:
         self._make_upkeep(opened)
 
     def _make_metadata(self, opened: Opened) -> None:
-        """The cluster's metadata."""
+        """Make the parts for the cluster's metadata."""
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
         self.controller = Controller(self.metadata)
@@ -183,7 +185,7 @@ class Server:
     def _controlled_shutdown(self, opened: Opened) -> ControlledShutdown | None:
         if not [*opened.controller_endpoints]:
             return None
-        # Here, so that no start of a node that controls itself alone waits for it.
+        # Imported here, so that a node which is alone in its cluster doesn't load it.
         from broker.peers.other_brokers import OtherBrokers
 
         return ControlledShutdown(
@@ -202,9 +204,9 @@ class Server:
         return self.controller_server is None or self.controller_server.cluster_control.others_know()
 
     def _make_partitions(self, opened: Opened) -> None:
-        """Partitions and their disks."""
+        """Make the partitions and their disks."""
         config, image = self.config, self.metadata.image
-        # None until a replica elsewhere comes or goes
+        # None until a replica on another node joins or leaves an ISR.
         self.alter_partition_manager: AlterPartitionManager | None = None
         self.partitions = Partitions(
             self.node_id,
@@ -270,12 +272,12 @@ class Server:
         self.add_partitions_manager = coordinators.add_partitions_manager
         self.produce_verification = coordinators.produce_verification
 
-    # Of `Coordinators`, which makes them when they are first asked for.
+    # `Coordinators` makes these when they are first used.
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
     def _make_upkeep(self, opened: Opened) -> None:
-        """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
+        """Make what keeps the node going: following the metadata, periodic work, and finally the clients."""
         self.publisher = BrokerMetadataPublisher(
             self.node_id,
             self.metadata,
@@ -313,10 +315,10 @@ class Server:
         )
 
     def _make_listeners(self, opened: Opened) -> None:
-        """What clients and other nodes ask, and where."""
+        """Make the listeners, and what they need to serve clients and other nodes."""
         metadata, hosted = self.metadata, self.coordinators.hosted
         if [*opened.metrics_endpoints]:
-            # Here, so that no start of a node that nobody watches waits for it.
+            # Imported here, so that nodes without metrics don't load it.
             from broker.metrics.client_telemetry import ClientTelemetry
 
             max_bytes = self.config.get_int("telemetry.max.bytes")
@@ -377,7 +379,7 @@ class Server:
         self.controller_server: ControllerServer | None = None
         self.metadata_replicas: Mapping[tuple[int, bytes], ReplicaProgress] = {}
         if [*opened.controller_endpoints]:
-            # Here, so that no start of a node that controls itself alone waits for it.
+            # Imported here, so that a node which is alone in its cluster doesn't load it.
             from broker.quorum.controller_server import ControllerServer
 
             self.controller_server = ControllerServer(self, opened.controller_endpoints, opened.incarnation)
@@ -386,7 +388,7 @@ class Server:
     def _watch(self, opened: Opened) -> None:
         self.metrics: MetricsListener | None = None
         for endpoint in opened.metrics_endpoints:
-            # Here, so that no start of a node that nobody watches waits for it.
+            # Imported here, so that nodes without metrics don't load it.
             from broker.metrics.metrics_listener import MetricsListener
 
             dispatchers = [self.dispatcher]
@@ -402,7 +404,7 @@ class Server:
         return await broker_metrics(self, requests)
 
     def _awaited(self) -> str:
-        """What keeps the node from serving everything."""
+        """What keeps the node from serving everything. Empty if nothing does."""
         if not all(listener.accepts for listener in self.listeners.values()):
             return "its listeners"
         loading = [topic for topic, hosted in self.coordinators.hosted.items() if hosted.is_loading]
@@ -410,20 +412,20 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the first listener that clients are told of."""
+        """host:port of the first listener that clients get to know."""
         return self.endpoints.bootstrap
 
     def open_partitions(self, moves_found: Sequence[tuple[str, int, bytes]]) -> None:
-        """Open the logs that the metadata says are here, and begin to load the coordinators in them.
+        """Open the logs that the metadata has on this node, and begin to load their coordinators.
 
-        `moves_found`: by topic, partition and directory id, the moves between directories to go on with.
+        `moves_found` are the moves between directories to continue, by topic, partition and directory id.
         """
         self.publisher.start()
         self.moves.resume(moves_found)
         self.log_dir_failures.start(self.scheduler.call_soon, self.stop_on_failure)
 
     async def serve(self) -> None:
-        """Returns when clients can connect."""
+        """Begin to serve. Returns once clients can connect."""
         if self.controller_server is not None:
             await self.controller_server.serve()
         for listener in self.listeners.values():
@@ -437,20 +439,21 @@ class Server:
 
     @property
     def stopped(self) -> asyncio.Event:
-        """Set where the node has to stop, and when it has."""
+        """Set when the node has to stop, and when it has stopped."""
         return self.faults.stopped
 
     @property
     def failure(self) -> BaseException | None:
-        """What the node had to stop for, or what its stop failed with."""
+        """Why the node had to stop, or the error of its stop."""
         return self.faults.failure
 
     def stop_on_failure(self, failure: BaseException) -> None:
-        """A broken invariant: go down without marking the folders clean, so that the next start checks everything."""
+        """Stop because of a broken invariant, without marking the folders clean: the next start then checks
+        everything."""
         self.faults.stop_on_failure(failure)
 
     def fall_silent(self) -> None:
-        """Nobody is served any more, and nothing goes on by itself: at a stop, or where a start failed half-way."""
+        """Stop serving, and all work in the background. For a stop, or a start that failed half-way."""
         for listener in self.listeners.values():
             listener.stop_accepting()
         if self.metrics is not None:
@@ -470,29 +473,31 @@ class Server:
             listener.close_connections()
 
     async def stop(self, *, leave: bool = True, keeps: bool = True) -> None:
-        """Stop cleanly: nothing that was acknowledged needs recovery at the next start. `leave`: once others lead what
-        this node leads, where there are any. Without `keeps` nobody wants what is in its folder any more, and nothing
-        is synced.
+        """Stop cleanly: the next start needs no recovery for what was acknowledged.
 
-        Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
+        With `leave`, first let other brokers, if any, take over. Without `keeps`, nobody needs the folder any
+        more, so nothing is synced.
+
+        Errors on the way are logged. They become the node's `failure`, and keep it from writing the mark of a
+        clean shutdown.
         """
         faults = self.faults
         if faults.failure is None and leave:
             try:
                 await self.cluster.leave()
             except Exception as error:
-                faults.failed_to_stop("others can't take over", error)
+                faults.failed_to_stop("can't let other brokers take over", error)
         self.fall_silent()
         try:
-            # Before the background ends: what is committed by a last sync moves no transaction on any more.
+            # Before the background ends, so that a last sync doesn't advance transactions any more.
             self.coordinators.unload()
         except Exception as error:
-            faults.failed_to_stop("the coordinators can't be unloaded", error)
+            faults.failed_to_stop("can't unload the coordinators", error)
         if keeps and faults.failure is None:
             try:
                 self._give_up_leadership()
             except Exception as error:
-                faults.failed_to_stop("the end can't be recorded in the metadata log", error)
+                faults.failed_to_stop("can't record the end in the metadata log", error)
         await self.background.finish()
         unclean = self.log_dirs.close(
             clean=keeps and faults.failure is None,
@@ -504,7 +509,7 @@ class Server:
     def _give_up_leadership(self) -> None:
         self.publisher.stop()
         if not self.metadata.is_leader:
-            return  # others lead by now
+            return  # another node leads by now
         self.metadata.commit_at_once()
         self.log_dir_failures.record()
         updates = partial(leader_and_isr_updates, own=self.own_settings)

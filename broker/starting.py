@@ -1,6 +1,6 @@
-"""How a node starts: bind the ports, lock the folders, replay the metadata log, register and be elected leader of the
-partitions, open their logs, and only then listen. What fails on the way lets go of all that came before.
-"""
+"""Starting a node: bind the ports, lock the folders, replay the metadata log, register and be elected leader
+of the partitions, open their logs, and only then listen. If a step fails, everything before it is
+released."""
 
 from __future__ import annotations
 
@@ -65,39 +65,40 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# How many descriptors the process may have, and who gets how many of them: files of logs, clients, and the
-# rest.
+# How many descriptors the process may have, and how they are divided: files of logs, clients, and the rest.
 #
-# What clients could take of the others' share they would take: a disk that can't be synced for want of a
-# descriptor is no disk.
+# Otherwise clients could take them all, and a disk that can't be synced for lack of a descriptor is useless.
 
 LEAST_DESCRIPTORS = 512
 
 WANTED_DESCRIPTORS = 100_000
-"""As Kafka's documentation advises."""
+"""Kafka's documentation recommends this."""
 
 MOST_OPEN_FILES = 900
-"""Of logs: 5,000 partitions need no more, since what isn't used lately is closed."""
+"""For logs. 5,000 partitions need no more, since files that weren't used lately are closed."""
 
 OTHER_DESCRIPTORS = 64
-"""The loop's own, processes beside this one, and what is opened for a moment to be synced."""
+"""For the loop, for processes beside this one, and for files opened briefly to sync them."""
 
 UNBOUNDED = (1 << 31) - 1
 
 
 class DescriptorShares(NamedTuple):
-    """How many each may have open at once."""
+    """How many descriptors each may have open."""
 
     files: int
     retired_files: int
-    """Those out of use that answers are yet to be read from."""
+    """Files out of use that answers still have to be read from."""
     connections: int
 
 
 def raise_limit() -> None:
-    """Take as many as the system lets this process have, up to what is wanted; as the JVM does, which takes all. A
-    system may have a limit that it doesn't tell (macOS: 10,240): half as many are tried then, and so on. Raises
-    StartError where that isn't enough to begin with."""
+    """Raise the limit as far as the system allows, up to the wanted number. (The JVM raises it to the
+    maximum.)
+
+    A system may have a limit that it doesn't report (macOS: 10,240). Then half as many are tried, and so on.
+    Raises StartError if the result is too low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
     while soft != resource.RLIM_INFINITY and soft < wanted:
@@ -108,15 +109,18 @@ def raise_limit() -> None:
             wanted //= 2
     if soft != resource.RLIM_INFINITY and soft < LEAST_DESCRIPTORS:
         raise StartError(
-            f"this process may have {soft} files and connections open; {LEAST_DESCRIPTORS} are the least that a "
-            "broker does with: see ulimit -n"
+            f"this process may have {soft} files and connections open, but a broker needs at least "
+            f"{LEAST_DESCRIPTORS}: see ulimit -n"
         )
 
 
 def shares(backlogs: int, locks: int) -> DescriptorShares:
-    """Half of the descriptors go to logs and an eighth to files out of use, but no more than are needed; the rest to
-    clients. `backlogs`: how many clients may be accepted together, over all listeners, before they are refused; an
-    eighth at most is kept for them. `locks`: log directories."""
+    """Divide the descriptors. Half of them are for logs and an eighth for files out of use, but no more than
+    needed. The rest is for clients.
+
+    `backlogs` is how many clients all listeners together may accept before refusing them; an eighth at most
+    is kept for these. `locks` is the number of log directories.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return DescriptorShares(MOST_OPEN_FILES, MOST_RETIRED_FILES, UNBOUNDED)
@@ -125,21 +129,21 @@ def shares(backlogs: int, locks: int) -> DescriptorShares:
     return DescriptorShares(files, retired, max(soft - files - retired - others, 1))
 
 
-# --- What every start opens, whatever the node is in its cluster: the metadata log above all ------------------
+# --- What every start opens, whatever the node's role, above all the metadata log ---------------------------
 
 log = logging.getLogger("barnabas.server")
 
-# What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
+# Errors that a folder may cause. Our own faults aren't among these, and keep their stack traces.
 _FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
 
 REMEDY = (
-    "put the folder back from a copy. To go on with what stands before it, and have all that was made later set aside, "
+    "put the folder back from a copy. To go on with what is before it, and have everything created later set aside, "
     "cut the file there and remove .kafka_cleanshutdown beside the folder"
 )
 
 
 def connection_limits(config: BrokerConfig, environment: Environment, descriptors: int) -> ConnectionLimits:
-    """What a file says now has to hold; what a record of the past says is passed over."""
+    """Return the limits. A host in the file has to resolve; one in an old record is ignored if it doesn't."""
     limits = ConnectionLimits(
         config.get_int("max.connections"),
         config.get_int("max.connections.per.ip"),
@@ -156,13 +160,15 @@ def connection_limits(config: BrokerConfig, environment: Environment, descriptor
 def read_metadata(
     config: BrokerConfig, environment: Environment, log_dirs: LogDirs, *, only_voter: bool
 ) -> MetadataLog:
-    """The cluster's metadata as the last run left it; nothing of a new cluster. Where it can't be used nothing is
-    written: StartError says what is wrong, and what to do."""
+    """Return the cluster's metadata as the last run left it, empty for a new cluster.
+
+    If it can't be used, nothing is written. StartError then says what is wrong and what to do.
+    """
     clock, directory = environment.clock, log_dirs.metadata
     path = f"{directory.path}/{METADATA_TOPIC}-0"
-    # Another's log goes on. Who only copies it doesn't sync what it fetches, so that a power loss may leave holes in
-    # it, beside a mark that stays in a start that comes to nothing (`broker.starting`). What lies behind is fetched
-    # again.
+    # A controller on another node goes on writing its log. A node that only copies it doesn't sync what it
+    # fetches. So a power loss may leave holes, although a start that fails keeps the mark of a clean
+    # shutdown. Everything behind a hole is fetched again.
     as_synced = directory.clean and only_voter
     begins_at = 0
     if only_voter:
@@ -180,7 +186,8 @@ def read_metadata(
     if not only_voter and opened.hole is not None:
         opened.truncate_to(opened.hole, clock.now_ms())
     if not as_synced and opened.created:
-        # this run begins where the found log ends: from here on no power loss takes that back, or the cut of a torn end
+        # This run begins at the end of the log: sync it, so that no power loss takes that back, or the cut of
+        # a torn end.
         opened.sync()
         environment.files.sync(opened.segments.active.log.path)
     metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
@@ -193,20 +200,21 @@ def read_metadata(
 
 
 def _check_is_only_voter(config: BrokerConfig, metadata: MetadataLog) -> None:
-    """What several vote on may not be here to its end, and going on alone takes it from those that have more."""
+    """Raises StartError if the log names other voters. It may not be complete here, and going on alone would
+    take the cluster away from those that have more."""
     voters = metadata.quorum.voters
     others = [] if voters is None else [each for each in voters.voters if each.voter_id != config.node_id]
     if others:
         raise StartError(
-            f"{metadata.log.directory} names another controller that votes (node {others[0].voter_id}), and a quorum "
-            "of several isn't built yet: have the quorum let go of all but this one (kafka-metadata-quorum "
+            f"{metadata.log.directory} names another controller that votes (node {others[0].voter_id}), but a quorum "
+            "of several isn't supported yet: remove all others from the quorum (kafka-metadata-quorum "
             "remove-controller), or start from another folder"
         )
 
 
 def _check_is_new(path: str, log_dirs: LogDirs) -> None:
-    """Where the metadata log says nothing, nobody's partitions may be here. Without `meta.properties` the folder isn't
-    formatted, and a new cluster is what is asked for."""
+    """Raises StartError if the metadata log is empty but there are partitions. Without `meta.properties` the
+    folder isn't formatted, and a new cluster is intended."""
     if not log_dirs.metadata.was_formatted:
         return
     folders = [
@@ -217,9 +225,9 @@ def _check_is_new(path: str, log_dirs: LogDirs) -> None:
     ]
     if folders:
         raise StartError(
-            f"{path} is missing or empty, and there are the folders of {len(folders)} partitions ({folders[0]}): put "
+            f"{path} is missing or empty, but there are folders of {len(folders)} partitions ({folders[0]}): put "
             f"it back from a copy; or remove {log_dirs.metadata.path}/{META_PROPERTIES_FILE} as well, for a new "
-            "cluster that sets them aside"
+            "cluster, which sets them aside"
         )
 
 
@@ -231,8 +239,8 @@ def lead(
     log_dirs: LogDirs,
     endpoints: Endpoints,
 ) -> None:
-    """Begin an epoch of ours; with a new cluster's first records, where there is none yet. `endpoints`: the
-    controller's."""
+    """Begin an epoch of our own, and write a new cluster's first records if there are none yet. `endpoints`
+    are the controller's."""
     beginning = None
     wished = config.release_version
     metadata_version = LATEST_METADATA_VERSION if wished is None else metadata_version_of(wished)
@@ -270,14 +278,14 @@ def _voter(config: BrokerConfig, log_dirs: LogDirs, endpoints: Endpoints) -> Vot
 def open_directories(
     config: BrokerConfig, environment: Environment, descriptors: DescriptorShares
 ) -> LogDirs:
-    """The log directories, locked, and how many of their files may be open. Raises StartError."""
+    """Open and lock the log directories, and limit how many of their files may be open. Raises StartError."""
     environment.files.limit_open_files(descriptors.files)
     environment.files.limit_retired_files(descriptors.retired_files)
     return open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
 
 
 async def listened(serve: Awaitable[None]) -> None:
-    """Returns when `serve` does. Raises StartError."""
+    """Return when `serve` does. Raises StartError."""
     try:
         await serve
     except OSError as error:
@@ -291,8 +299,7 @@ async def let_go(
     endpoints: Sequence[Endpoints],
     log_dirs: LogDirs | None,
 ) -> None:
-    """The start comes to nothing, and nobody uses any of it any more. Raises StartError where the error is one of
-    folders."""
+    """Release everything after a failed start. Raises StartError if the folders caused the error."""
     await environment.background.finish()
     faults.forget()
     for each in endpoints:
@@ -300,11 +307,12 @@ async def let_go(
     if log_dirs is not None:
         log_dirs.close(clean=False)
     if isinstance(error, _FOLDER_ERRORS):
-        raise StartError(f"the data can't be opened: {error}") from error
+        raise StartError(f"can't open the data: {error}") from error
 
 
 async def settled(environment: Environment, metadata: MetadataLog) -> None:
-    """Returns once what the start has written is on the disk: before that nobody is told of it. Raises StartError."""
+    """Return once the disk has everything that the start has written. Before that, nobody learns of it.
+    Raises StartError."""
     written = metadata.next_offset
     metadata.flush()
     metadata.commit_when_synced()
@@ -312,7 +320,7 @@ async def settled(environment: Environment, metadata: MetadataLog) -> None:
     if metadata.log.failure is not None:
         raise metadata.log.failure
     if metadata.log.recovery_point < written:
-        raise StartError(f"{metadata.log.directory} can't be synced: too many files are open")
+        raise StartError(f"can't sync {metadata.log.directory}: too many files are open")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -325,7 +333,8 @@ MovesFound = list[tuple[str, int, bytes]]
 
 
 async def start(config: BrokerConfig, environment: Environment) -> Server:
-    """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
+    """Start a node. Returns once clients can connect. Raises StartError with one line that says what is wrong
+    and where."""
     backlog = config.get_int("socket.listen.backlog.size")
     encryption, tokens = _encryption(config), await _tokens(config, environment)
     entrances = _entrances(config, environment, encryption)
@@ -381,12 +390,13 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
 
 
 def _encryption(config: BrokerConfig) -> Mapping[str, Tls]:
-    """By listener's name, of those that are encrypted. Raises StartError for a key or a certificate that can't be."""
+    """Return the encrypted listeners' encryption by name. Raises StartError for an invalid key or
+    certificate."""
     listeners = (*config.listeners, *config.controller_listeners)
     encrypted = [each for each in listeners if each.security_protocol in ENCRYPTED]
     if not encrypted:
         return {}
-    # Here, so that no start without encryption waits for it.
+    # Imported here, so that a start without encryption doesn't load it.
     from broker.config.tls_config import TlsConfig
     from broker.network.tls import Tls
 
@@ -403,7 +413,7 @@ def _encryption(config: BrokerConfig) -> Mapping[str, Tls]:
 
 
 class _Entrances(NamedTuple):
-    """How this node comes in at others. `key_stores`: all of the node."""
+    """How this node connects to others. `key_stores` are all those of the node."""
 
     brokers: Entrance
     controllers: Entrance
@@ -411,7 +421,8 @@ class _Entrances(NamedTuple):
 
 
 def _entrances(config: BrokerConfig, environment: Environment, encryption: Mapping[str, Tls]) -> _Entrances:
-    """`encryption`: of the own listeners. Raises StartError for a key or a certificate that can't be."""
+    """Return the entrances. `encryption` is that of this node's listeners. Raises StartError for an invalid
+    key or certificate."""
     others: dict[str, Renewable] = {}
     try:
         to_brokers = _outgoing_tls(config, config.to_brokers)
@@ -430,10 +441,10 @@ def _entrances(config: BrokerConfig, environment: Environment, encryption: Mappi
 
 
 def _outgoing_tls(config: BrokerConfig, to: Outgoing | None) -> OutgoingTls | None:
-    """None where nothing is encrypted. Raises ConfigError."""
+    """Return the encryption, or None if there is none. Raises ConfigError."""
     if to is None or to.security_protocol not in ENCRYPTED:
         return None
-    # Here, so that no start without encryption waits for it.
+    # Imported here, so that a start without encryption doesn't load it.
     from broker.config.tls_config import TlsConfig
     from broker.network.tls import OutgoingTls
 
@@ -449,7 +460,8 @@ def _entrance(to: Outgoing | None, tls: OutgoingTls | None, environment: Environ
 
 
 async def _tokens(config: BrokerConfig, environment: Environment) -> Mapping[str, TokenSource]:
-    """By listener's name, of those with OAUTHBEARER. Raises StartError where the keys of signed tokens can't be had."""
+    """Return the token sources of listeners with OAUTHBEARER by name. Raises StartError if the keys of signed
+    tokens aren't available."""
     found = {name: each.tokens for name, each in config.sasl.items() if each.tokens is not None}
     if not found:
         return {}
@@ -465,7 +477,7 @@ async def _tokens(config: BrokerConfig, environment: Environment) -> Mapping[str
 def _bind_also(
     listeners: Sequence[ListenerConfig], bound: Sequence[Endpoints], environment: Environment, backlog: int
 ) -> Endpoints:
-    """Beside those that are bound already, which are let go of where these can't be."""
+    """Bind more listeners. If that fails, release those that are already bound."""
     try:
         return bind_all(listeners, environment.network, backlog)
     except BaseException:
@@ -477,7 +489,7 @@ def _bind_also(
 def bind_metrics(
     config: BrokerConfig, bound: Sequence[Endpoints], environment: Environment, backlog: int
 ) -> Endpoints:
-    """The listener for metrics, if there is to be one. Raises StartError, also where its packages lack."""
+    """Bind the listener for metrics, if there is one. Raises StartError, also if its packages are missing."""
     if config.metrics_listener:
         from importlib.util import find_spec
 
@@ -486,7 +498,7 @@ def bind_metrics(
             for each in bound:
                 each.close()
             raise StartError(
-                f"{METRICS_LISTENER} needs packages that aren't there ({', '.join(lacking)}): "
+                f"{METRICS_LISTENER} needs packages that aren't installed ({', '.join(lacking)}): "
                 "pip install 'barnabas[metrics]'",
                 exit_status=2,
             )
@@ -494,14 +506,14 @@ def bind_metrics(
 
 
 class _Bound(NamedTuple):
-    """Where the node is to be reached, as a broker and as a controller."""
+    """The node's addresses as a broker and as a controller."""
 
     brokers: Endpoints
     controllers: Endpoints
 
 
 class _Entered(NamedTuple):
-    """What this run has of its cluster once it is one of it."""
+    """What this run knows of its cluster once it is part of it."""
 
     metadata: MetadataLog
     placement: Placement
@@ -519,7 +531,7 @@ async def _control(
     _: FaultHandler,
     __: _Entrances,
 ) -> _Entered:
-    """This node is the controller."""
+    """Enter a cluster whose controller is this node."""
     metadata = read_metadata(config, environment, log_dirs, only_voter=True)
     opening.begin_run(log_dirs)
     lead(config, environment, metadata, log_dirs=log_dirs, endpoints=bound.controllers)
@@ -543,8 +555,8 @@ async def _join(
     faults: FaultHandler,
     entrances: _Entrances,
 ) -> _Entered:
-    """Another node is the controller: returns once it has registered this one."""
-    # Here, so that no start of a node alone waits for it.
+    """Enter a cluster whose controller is another node. Returns once that has registered this one."""
+    # Imported here, so that a node without others doesn't load it.
     from broker.peers.joined_cluster import JoinedCluster
 
     metadata = read_metadata(config, environment, log_dirs, only_voter=False)
@@ -559,19 +571,21 @@ async def _join(
         to_controllers=entrances.controllers,
     )
     try:
-        # That may take a session's time, or for ever, and clients have others to go to. Kafka's listens as late.
+        # Registering may take a session's time, or forever, and clients can go to other brokers. Kafka
+        # listens as late.
         bound.brokers.refuse()
         incarnation = await joined.join()
         bound.brokers.listen()
-        # Not before: where no controller is found the partitions' logs are as the last run closed them, and the next
-        # registration may say so. As in Kafka, whose `LogManager` takes the mark away as it loads the logs.
+        # Not before: if no controller is found, the partitions' logs stay as the last run closed them, and
+        # the next registration may say so. As in Kafka, whose `LogManager` removes the mark when it loads the
+        # logs.
         registered = [*log_dirs.ids]
         opening.begin_run(log_dirs)
         joined.lost_directories(each for each in registered if each not in log_dirs.ids)
         folders, moves = _find_replicas(config.node_id, environment, log_dirs, metadata)
     except BaseException as error:
         joined.stop()
-        if isinstance(error, BrokenInvariantError):  # by what the controller says
+        if isinstance(error, BrokenInvariantError):  # caused by the controller's answers
             raise StartError(f"the cluster can't be joined: {error}") from error
         raise
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
@@ -579,7 +593,7 @@ async def _join(
 
 
 async def _settle(environment: Environment, entered: _Entered) -> None:
-    """The partitions are in their roles: returns when clients may be told of it."""
+    """Return once clients may learn that the partitions are in their roles."""
     if entered.joined is not None:
         await entered.joined.unfenced()
         return
@@ -589,12 +603,12 @@ async def _settle(environment: Environment, entered: _Entered) -> None:
 def _find_replicas(
     node_id: int, environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
 ) -> tuple[FoldersFound, MovesFound]:
-    """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns with them the moves
-    between directories that were under way."""
+    """Find the replicas by their folders, and set stray folders aside. Returns them with the moves that were
+    in progress."""
     image, new_name = metadata.image, environment.chance.folder_name
     found = find_folders(image, node_id, log_dirs.online, new_name)
     moves = settle_moves(image, log_dirs.online, found, bool(log_dirs.offline_paths), new_name)
-    if not log_dirs.offline_paths:  # else they may be in one of these
+    if not log_dirs.offline_paths:  # otherwise they may be in one of these
         say_missing(image, node_id, log_dirs.ids, found)
     by_id = {
         (image.topics[topic].topic_id, index): directory_id for (topic, index), directory_id in found.items()
@@ -610,22 +624,22 @@ def _register(
     bound: _Bound,
     log_dirs: LogDirs,
 ) -> BrokerIncarnation:
-    """Register anew, be unfenced and be elected: what a controller does when a broker comes back."""
+    """Register again, be unfenced and be elected, as by a controller when a broker comes back."""
     node_id = config.node_id
     updates = partial(leader_and_isr_updates, own=OwnSettings.of(config))
     if not [*bound.controllers]:
-        # Nobody else can come: no other broker's session goes on.
+        # No other broker can come, so no other session goes on.
         for other in [each for each, broker in metadata.written.brokers.items() if not broker.fenced]:
             if other != node_id:
                 end_session(metadata, other, updates)
     request = registration_request(config, bound.brokers, log_dirs, environment.chance.uuid())
     incarnation = begin_run(metadata, request, updates)
-    metadata.flush()  # the new leader epochs: before anything is synced that says them
+    metadata.flush()  # the new leader epochs have to be on the disk before anything that refers to them
     left = broker_records.without_leader(metadata.written, node_id, log_dirs.ids)
     if left:
         log.warning(
-            "partitions in folders here that have no leader: %d, the first %s-%d. This node may lack records of theirs"
-            " that were acknowledged; an unclean election (kafka-leader-election) has it lead them all the same",
+            "partitions in folders here without a leader: %d, the first %s-%d. This node may lack acknowledged records"
+            " of these. An unclean election (kafka-leader-election) makes it lead them nevertheless",
             len(left),
             *left[0],
         )
@@ -633,15 +647,14 @@ def _register(
 
 
 # --------------------------------------------------------------------------------------------------------------
-# How a node starts that is a controller and no broker: bind the ports, lock the folders, replay the
-# metadata log, and
-#
-# listen.
+# Starting a node that is a controller and not a broker: bind the ports, lock the folders, replay the metadata
+# log, and listen.
 
 
 async def start_controller(config: BrokerConfig, environment: Environment) -> ControllerNode:
-    """Returns when brokers can connect. Raises StartError with one line that says what is wrong and where."""
-    # Here, so that no start of a node alone waits for it.
+    """Start a controller. Returns once brokers can connect. Raises StartError with one line that says what is
+    wrong and where."""
+    # Imported here, so that a broker doesn't load it.
     from broker.quorum.controller_server import ControllerNode, OpenedController
 
     backlog = config.get_int("socket.listen.backlog.size")

@@ -325,7 +325,7 @@ async def test_a_lost_metadata_log_is_no_empty_cluster_unless_the_folder_is_not_
 ) -> None:
     folder = copied(templates[True], tmp_path / "data")
     shutil.rmtree(folder / "__cluster_metadata-0")
-    with pytest.raises(StartError, match=r"is missing or empty, and there are the folders of \d+ partitions"):
+    with pytest.raises(StartError, match=r"is missing or empty, but there are folders of \d+ partitions"):
         await _started(folder)
     (folder / "meta.properties").unlink()
     node = await _started(folder)

@@ -117,7 +117,7 @@ async def test_a_start_says_which_partitions_it_leaves_without_a_leader(
     node.metadata.flush()
     crash(node)
     node = await started(tmp_path)
-    [line] = [each.getMessage() for each in caplog.records if "have no leader" in each.getMessage()]
+    [line] = [each.getMessage() for each in caplog.records if "without a leader" in each.getMessage()]
     assert ": 1, the first t-1." in line
     assert node.partitions.get("t", 0).leader().log.log_end_offset == 0
     with pytest.raises(KafkaError) as refused:

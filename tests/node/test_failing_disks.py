@@ -360,7 +360,7 @@ async def test_a_partitions_damaged_metadata_is_said_at_the_start(
 
 async def test_a_start_whose_metadata_cannot_be_synced_is_refused(tmp_path: Path) -> None:
     refuse("sync", "/__cluster_metadata-0/00000000000000000000.log")
-    with pytest.raises(StartError, match=r"the data can't be opened: .*__cluster_metadata-0"):
+    with pytest.raises(StartError, match=r"can't open the data: .*__cluster_metadata-0"):
         await started(tmp_path)
     files.set_fault_hook(None)
     node = await started(tmp_path)

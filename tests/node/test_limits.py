@@ -183,7 +183,9 @@ def test_a_process_takes_the_descriptors_that_it_may_have(
     monkeypatch.setattr(resource, "getrlimit", limit.get)
     monkeypatch.setattr(resource, "setrlimit", limit.set)
     if soft is None:
-        with pytest.raises(StartError, match="511 files and connections open; 512 are the least"):
+        with pytest.raises(
+            StartError, match="511 files and connections open, but a broker needs at least 512"
+        ):
             descriptors.raise_limit()
         return
     descriptors.raise_limit()

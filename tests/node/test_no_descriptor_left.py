@@ -92,5 +92,5 @@ async def test_coordinators_that_cannot_be_imported_are_imported_later(
 
 async def test_a_start_says_so(tmp_path: Path) -> None:
     refuse("sync", "__cluster_metadata-0/00000000000000000000.log")
-    with pytest.raises(StartError, match="__cluster_metadata-0 can't be synced: too many files are open"):
+    with pytest.raises(StartError, match=r"can't sync .*__cluster_metadata-0: too many files are open"):
         await started(tmp_path)
