@@ -87,7 +87,7 @@ def name_text(name: bytes) -> str:
 def _pair(name: bytes, element: _Element) -> str:
     inside = [*_elements(name, element.start, element.end)]
     if len(inside) != 2 or inside[0].tag != _OID:
-        raise DerError("an attribute that is none")
+        raise DerError("an invalid attribute")
     oid, value = inside
     number = _oid_text(name[oid.start : oid.end])
     keyword = _KEYWORDS.get(number)
@@ -111,7 +111,7 @@ def _within(data: bytes) -> list[_Element]:
     """Return the elements of the sequence that makes up all of `data`."""
     whole = _elements(data, 0, len(data))
     if len(whole) != 1 or whole[0].tag != _SEQUENCE:
-        raise DerError("no sequence")
+        raise DerError("it isn't a sequence")
     return _elements(data, whole[0].start, whole[0].end)
 
 
@@ -129,7 +129,7 @@ def _elements(data: bytes, start: int, end: int) -> list[_Element]:
         if length & 0x80:
             count = length & 0x7F
             if not 1 <= count <= 4 or end - at < count:
-                raise DerError("a length that is none")
+                raise DerError("an invalid length")
             length = int.from_bytes(data[at : at + count])
             at += count
         if end - at < length:

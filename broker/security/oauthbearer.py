@@ -99,11 +99,11 @@ def _first_message(message: bytes) -> tuple[str, str]:
     """Return whom to act as, and the token. Raises InvalidCredentialsError, without any part of the token."""
     match = _FIRST.fullmatch(message.decode(errors="replace"))
     if match is None:
-        raise InvalidCredentialsError("the client's first message has no format of OAUTHBEARER")
+        raise InvalidCredentialsError("the client's first message isn't in the format of OAUTHBEARER")
     pairs = dict(pair.split("=", 1) for pair in match["pairs"].split("\x01") if pair)
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":
-        raise InvalidCredentialsError("the client's first message has no bearer's token")
+        raise InvalidCredentialsError("the client's first message has no bearer token")
     return match["acts_as"] or "", auth["token"]
 
 
@@ -116,7 +116,7 @@ def parts_of(token: str) -> list[str]:
         raise IllegalTokenError(f"it has {len(token)} bytes")
     parts = token.split(".", 3)
     if len(parts) != 3 or not parts[1]:
-        raise IllegalTokenError("it isn't three parts")
+        raise IllegalTokenError("it doesn't have three parts")
     return parts
 
 
@@ -141,7 +141,7 @@ def parsed(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] =
     except (ValueError, RecursionError):
         raise IllegalTokenError("malformed JSON") from None
     if not isinstance(value, dict):
-        raise IllegalTokenError("it is no object")
+        raise IllegalTokenError("it isn't an object")
     return value
 
 
@@ -219,7 +219,7 @@ class UnsecuredTokens:
         else:
             text = _java_text(value)
             if text is None:
-                raise IllegalTokenError("the scope is no text and no list")
+                raise IllegalTokenError("the scope is neither a text nor a list")
             texts = [text]
         return frozenset(filter(None, map(str.strip, texts)))
 

@@ -85,7 +85,7 @@ def mapped_name(rules: Sequence[Rule], name: str) -> str:
         found = rule.apply(name)
         if found is not None:
             return found
-    raise RuleError(f"no rule of ssl.principal.mapping.rules is for {name!r}")
+    raise RuleError(f"no rule of ssl.principal.mapping.rules matches {name!r}")
 
 
 # --- replacements, read as by Java's `Matcher.appendReplacement` --------------------------------------------
@@ -133,14 +133,14 @@ def _group(match: re.Match[str], replacement: str, at: int) -> tuple[str, int]:
         end = replacement.find("}", at)
         name = replacement[at + 1 : max(end, 0)]
         if end < 0 or name not in match.re.groupindex:
-            raise RuleError(f"a replacement names a group that there isn't: {replacement}")
+            raise RuleError(f"a replacement names a group that doesn't exist: {replacement}")
         return match[name] or "", end + 1
     digits = re.match(r"[0-9]+", replacement[at:])
     if digits is None:
         raise RuleError(f"a replacement has a $ that names no group: {replacement}")
     number, groups = int(digits[0][0]), match.re.groups
     if number > groups:
-        raise RuleError(f"a replacement names a group that there isn't: {replacement}")
+        raise RuleError(f"a replacement names a group that doesn't exist: {replacement}")
     used = 1
     for digit in digits[0][1:]:
         if number * 10 + int(digit) > groups:
@@ -157,7 +157,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(_Translation(pattern).text, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
-        raise RuleError(f"the pattern {pattern} can't be: {error}") from None
+        raise RuleError(f"the pattern {pattern} is invalid: {error}") from None
 
 
 class _Translation:
@@ -250,4 +250,4 @@ class _Translation:
         return "".join(out)
 
     def _unknown(self, what: str) -> RuleError:
-        return RuleError(f"the pattern {self._pattern} has {what}, which isn't built")
+        return RuleError(f"the pattern {self._pattern} has {what}, which isn't supported")

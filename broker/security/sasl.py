@@ -161,14 +161,14 @@ class ScramMechanism:
     def evaluate(self, token: bytes) -> bytes:
         """Return the challenge, and then the server's own proof."""
         if len(token) > LONGEST_MESSAGE:
-            raise InvalidCredentialsError(f"a message of {len(token)} bytes is no client's of SCRAM")
+            raise InvalidCredentialsError(f"a message of {len(token)} bytes is too long for SCRAM")
         text = token.decode(errors="replace")
         return self._challenged(text) if self._credential is None else self._verified(text)
 
     def _challenged(self, text: str) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
-            raise InvalidCredentialsError("the client's first message has no format of SCRAM")
+            raise InvalidCredentialsError("the client's first message isn't in the format of SCRAM")
         name = match["name"].replace("=2C", ",").replace("=3D", "=")
         user, expires_ms = name, None
         if _is_of_token(match["extensions"]):
@@ -180,7 +180,7 @@ class ScramMechanism:
         else:
             found = self._find(self._code, name)
             if found is None:
-                raise InvalidCredentialsError(f"there is no such credential of user {name!r}")
+                raise InvalidCredentialsError(f"there is no such credential for user {name!r}")
             credential = found
         if match["acts_as"] not in (None, name):
             raise SaslRefusal(
@@ -203,9 +203,9 @@ class ScramMechanism:
         assert self._credential is not None
         match = _FINAL.fullmatch(text)
         if match is None:
-            raise InvalidCredentialsError("the client's final message has no format of SCRAM")
+            raise InvalidCredentialsError("the client's final message isn't in the format of SCRAM")
         if match["nonce"] != self._expected_nonce:
-            raise InvalidCredentialsError("the nonce of the client's final message is another")
+            raise InvalidCredentialsError("the client's final message has a different nonce")
         digest = HASHES[self._code]
         signed = f"{self._first},{self._challenge},{match['without_proof']}".encode()
         signature = hmac.digest(self._credential.stored_key, signed, digest)
@@ -214,7 +214,7 @@ class ScramMechanism:
         except binascii.Error:
             raise InvalidCredentialsError("the client's proof isn't base64") from None
         if len(proof) != len(signature):
-            raise InvalidCredentialsError("the client's proof has another length")
+            raise InvalidCredentialsError("the client's proof has the wrong length")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(digest, client_key).digest(), self._credential.stored_key):
             raise InvalidCredentialsError("the client's proof is wrong")
@@ -244,14 +244,14 @@ def jaas_options(line: str) -> tuple[str, dict[str, str]]:
     while position < len(line.rstrip()):
         match = _TOKEN.match(line, position)
         if match is None:
-            raise JaasError("a quotation mark has no end")
+            raise JaasError("a quotation mark isn't closed")
         tokens.append(match[1])
         position = match.end()
     if len(tokens) < 3 or tokens[-1] != ";":
         raise JaasError("it has to be 'class required name=\"value\" ...;', with the semicolon")
     module, flag, *rest = tokens[:-1]
     if flag.lower() not in ("required", "requisite", "sufficient", "optional"):
-        raise JaasError("behind the class comes 'required'")
+        raise JaasError("'required' has to follow the class")
     if len(rest) % 3 or any(rest[index + 1] != "=" for index in range(0, len(rest), 3)):
         raise JaasError('options are name="value"')
     return module, {rest[index]: _unquoted(rest[index + 2]) for index in range(0, len(rest), 3)}

@@ -102,16 +102,16 @@ class _Scram:
     def _proof(self, challenge: str) -> bytes:
         match = _CHALLENGE.fullmatch(challenge)
         if match is None or not match[1].startswith(self._nonce):
-            raise UntrustedServerError("its challenge makes no sense")
+            raise UntrustedServerError("its challenge is invalid")
         iterations = int(match[3])
         if not MIN_ITERATIONS <= iterations <= MOST_ITERATIONS:
             raise UntrustedServerError(
-                f"it asks for {iterations} iterations; {MIN_ITERATIONS} to {MOST_ITERATIONS} are taken"
+                f"it asks for {iterations} iterations; {MIN_ITERATIONS} to {MOST_ITERATIONS} are accepted"
             )
         try:
             salt = base64.b64decode(match[2], validate=True)
         except binascii.Error:
-            raise UntrustedServerError("its challenge makes no sense") from None
+            raise UntrustedServerError("its challenge is invalid") from None
         digest = self._digest
         salted = self._credentials.salted(digest, salt, iterations)
         key = hmac.digest(salted, b"Client Key", digest)

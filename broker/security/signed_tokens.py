@@ -82,9 +82,9 @@ def keys_of(text: bytes) -> tuple[_Key, ...]:
     try:
         listed = parsed(text.decode()).get("keys")
     except (IllegalTokenError, UnicodeDecodeError) as error:
-        raise JwksError(f"no set of keys: {error}") from None
+        raise JwksError(f"not a set of keys: {error}") from None
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise JwksError(f"no set of up to {MOST_KEYS} keys")
+        raise JwksError(f"not a set of up to {MOST_KEYS} keys")
     keys = []
     for each in listed:
         if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC", "OKP"):
@@ -265,7 +265,7 @@ def _read(answer: http.client.HTTPResponse, place: str, is_late: Callable[[], bo
         if is_late():
             raise JwksError(f"{place} takes longer than {LONGEST_FETCH_S:g} s")
     if answer.length:
-        raise JwksError(f"{place} ends {answer.length} bytes before its end")
+        raise JwksError(f"{place} ended {answer.length} bytes too early")
     return bytes(text)
 
 
@@ -325,13 +325,13 @@ class SignedTokens:
                 warnings.simplefilter("ignore", SecurityWarning)
                 deserialize_compact(token, key, [algorithm], self._registry)
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise IllegalTokenError(f"its signature isn't right: {type(error).__name__}") from None
+            raise IllegalTokenError(f"its signature is wrong: {type(error).__name__}") from None
 
     def _check_who(self, claims: dict[str, Any]) -> None:
         """Check whom the token is for, and who issued it."""
         for name in ("iss", "sub", "jti"):
             if name in claims and not isinstance(claims[name], str | None):
-                raise IllegalTokenError(f"{name} is no text")
+                raise IllegalTokenError(f"{name} isn't a text")
         settings = self._settings
         if settings.audiences:
             audience = claims.get("aud")
@@ -339,13 +339,13 @@ class SignedTokens:
             if not all(isinstance(each, str) for each in told) or settings.audiences.isdisjoint(told):
                 raise IllegalTokenError("it is for another audience")
         if settings.issuer is not None and claims.get("iss") != settings.issuer:
-            raise IllegalTokenError("it is of another issuer")
+            raise IllegalTokenError("it is from another issuer")
 
     def _valid(self, claims: dict[str, Any], now_ms: int) -> ValidToken:
         """Check when the token is valid. Return its user."""
         expires, issued, not_before = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
         if expires is None or issued is None:
-            raise IllegalTokenError("exp and iat have to be there")
+            raise IllegalTokenError("exp or iat is missing")
         now_s, skew_s = now_ms // 1000, self._settings.skew_s
         if now_s - skew_s >= expires:
             raise IllegalTokenError("it has expired")
@@ -358,7 +358,7 @@ class SignedTokens:
         self._check_scope(claims.get(self._settings.scope_claim))
         user = claims.get(self._settings.user_claim)
         if not isinstance(user, str) or not user.strip():
-            raise IllegalTokenError(f"{self._settings.user_claim} is no user")
+            raise IllegalTokenError(f"{self._settings.user_claim} isn't a user name")
         return ValidToken(text_of_user(user.strip()), min(expires * 1000, FOR_EVER_MS))
 
     def _check_scope(self, value: object) -> None:
@@ -366,16 +366,16 @@ class SignedTokens:
         repeated."""
         texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         if not all(isinstance(each, str) and each.strip() for each in texts):
-            raise IllegalTokenError("its scope is no text")
+            raise IllegalTokenError("its scope isn't a text")
         if len({each.strip() for each in texts}) != len(texts):
-            raise IllegalTokenError("a scope stands there twice")
+            raise IllegalTokenError("it names a scope twice")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Raises ValueError if a name is repeated: the token would be ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name is there twice")
     return found
 
 
@@ -385,7 +385,7 @@ def _seconds(claims: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise IllegalTokenError(f"{name} is no number")
+        raise IllegalTokenError(f"{name} isn't a number")
     return int(min(max(as_float(value), -(2.0**62)), 2.0**62))
 
 

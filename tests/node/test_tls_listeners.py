@@ -222,7 +222,7 @@ async def test_a_name_that_no_rule_is_for(
     rules = "RULE:^CN=root$/root/"
     node = await node_of(tmp_path, authority, ssl_client_auth="required", ssl_principal_mapping_rules=rules)
     await refused(node, client_context(authority, authority))
-    assert f"no rule of ssl.principal.mapping.rules is for {ALICE_NAME!r}" in lines_of(caplog)
+    assert f"no rule of ssl.principal.mapping.rules matches {ALICE_NAME!r}" in lines_of(caplog)
 
 
 async def test_who_speaks_plaintext_or_http_at_an_encrypted_listener(

@@ -113,13 +113,13 @@ def test_what_was_said_once_proves_nothing_in_another_conversation() -> None:
     ("first", "why"),
     [
         (b"n,,n=mallory,r=x", "no such credential"),
-        (b"y,,n=user,r=x", "no format"),
-        (b"p=tls-unique,,n=user,r=x", "no format"),
-        (b"n,,n=us=er,r=x", "no format"),
-        (b"n,,n=user", "no format"),
+        (b"y,,n=user,r=x", "in the format"),
+        (b"p=tls-unique,,n=user,r=x", "in the format"),
+        (b"n,,n=us=er,r=x", "in the format"),
+        (b"n,,n=user", "in the format"),
         (b"n,,n=user,r=x,tokenauth=true", "delegation token"),
-        (b"n,,n=user,r=x\n", "no format"),
-        (b"\xff", "no format"),
+        (b"n,,n=user,r=x\n", "in the format"),
+        (b"\xff", "in the format"),
     ],
 )
 def test_scram_challenges_nobody_who_asks_otherwise(first: bytes, why: str) -> None:

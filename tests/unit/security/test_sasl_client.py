@@ -86,11 +86,11 @@ def test_a_server_that_doesnt_know_the_password_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("challenge", "told"),
     [
-        ("r=theirs,s=c2FsdA==,i=4096", "makes no sense"),  # not our nonce
-        ("r=mine,s=c2FsdA==,i=0", "makes no sense"),
-        ("r=mine,s=c2FsdA=,i=4096", "makes no sense"),
-        ("e=other-error", "makes no sense"),
-        ("", "makes no sense"),
+        ("r=theirs,s=c2FsdA==,i=4096", "its challenge is invalid"),  # not our nonce
+        ("r=mine,s=c2FsdA==,i=0", "its challenge is invalid"),
+        ("r=mine,s=c2FsdA=,i=4096", "its challenge is invalid"),
+        ("e=other-error", "its challenge is invalid"),
+        ("", "its challenge is invalid"),
         ("r=mine+theirs,s=c2FsdA==,i=4095", "asks for 4095 iterations"),
     ],
 )
