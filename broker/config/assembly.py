@@ -126,7 +126,9 @@ def closed_to_brokers(config: BrokerConfig) -> frozenset[str]:
             continue
         if name not in names:
             known = " or ".join(names)
-            raise ConfigError(f"{name} is for no listener of this broker: that could be {known}", name)
+            raise ConfigError(
+                f"{name} is for a listener that this broker doesn't have: it could be {known}", name
+            )
         if _is_true(name, config.text_given(name)):
             closed_by.pop(names[name], None)
         else:
@@ -134,7 +136,7 @@ def closed_to_brokers(config: BrokerConfig) -> frozenset[str]:
     between = config.inter_broker_listener
     if between in closed_by and (config.joins or config.controller_listeners):
         raise ConfigError(
-            f"{closed_by[between]} can't be false of {between}, by which brokers reach each other "
+            f"{closed_by[between]} can't be false for {between}, through which brokers reach each other "
             "(inter.broker.listener.name)",
             closed_by[between],
         )
@@ -231,7 +233,7 @@ def _control_listener(config: BrokerConfig) -> tuple[ListenerConfig, ...]:
     found = http_listener("CONTROL", config.get_string(CONTROL_LISTENER) or "", CONTROL_LISTENER)
     if any(each.host not in _LOOPBACK for each in found) and not config.get_string(CONTROL_TOKEN):
         raise ConfigError(
-            f"{CONTROL_LISTENER} is open to other machines: {CONTROL_TOKEN} has to say what who asks there has to know",
+            f"{CONTROL_LISTENER} is open to other machines: {CONTROL_TOKEN} has to set a token for those who ask there",
             CONTROL_LISTENER,
         )
     return found
@@ -412,7 +414,7 @@ def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:
     if of_several and not {"node.id", "broker.id"} & {*static}:
         roles = static["process.roles"]
         raise UsageError(
-            f"{roles.origin}: process.roles={roles.value}: a node of a cluster has a node.id of its own"
+            f"{roles.origin}: process.roles={roles.value}: a node of a cluster needs its own node.id"
         )
 
 

@@ -264,7 +264,7 @@ def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
     try:
         given, options = sasl.jaas_options(line)
     except sasl.JaasError as error:
-        raise ConfigError(f"{name} makes no sense: {error}", name) from None
+        raise ConfigError(f"{name} is invalid: {error}", name) from None
     if given != module:
         raise ConfigError(f"{name}: no Java class can be loaded; {module} is built in", name)
     return options
@@ -301,7 +301,7 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
         given = config.text_given(config.name_given(MAX_REAUTH, listener_name)) if own is None else own
         number = parse_int(given or "0")
         if number is None:
-            raise ConfigError(f"{MAX_REAUTH} of listener {listener_name} is no number", MAX_REAUTH)
+            raise ConfigError(f"{MAX_REAUTH} of listener {listener_name} isn't a number", MAX_REAUTH)
         lifetimes[mechanism] = number
     return SaslConfig(mechanisms, passwords, lifetimes)
 

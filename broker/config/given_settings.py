@@ -126,7 +126,7 @@ def _first_topics(texts: Sequence[str]) -> Sequence[FirstTopic]:
     named: set[str] = set()
     for topic in topics:
         if topic.name in named:
-            raise UsageError(f"{CREATE_TOPICS}: {topic.name} is there twice")
+            raise UsageError(f"{CREATE_TOPICS}: {topic.name} is named twice")
         named.add(topic.name)
     return topics
 

@@ -144,7 +144,7 @@ def http_listener(name: str, address: str, setting: str) -> tuple[ListenerConfig
     if not address:
         return ()
     if address.count(":") < 1 or "/" in address:
-        raise ConfigError(f"{setting} is HOST:PORT, such as 127.0.0.1:9404, and not {address}", setting)
+        raise ConfigError(f"{setting} has to be HOST:PORT, such as 127.0.0.1:9404, not {address}", setting)
     _, host, port = parse_endpoint(f"{name}://{address}", setting)
     return (ListenerConfig(name, "PLAINTEXT", host, port, None),)
 

@@ -207,16 +207,16 @@ def check_quorum(config: BrokerConfig) -> None:
     others = sorted(ids.keys() - {config.node_id})
     if config.is_only_controller and others:
         raise ConfigError(
-            f"{VOTERS} names node {others[0]}, and a quorum of several isn't built yet: with process.roles=controller "
-            f"it is {config.node_id}@host:port alone",
+            f"{VOTERS} names node {others[0]}, but a quorum of several isn't supported yet: with "
+            f"process.roles=controller it is {config.node_id}@host:port alone",
             VOTERS,
         )
     if not config.joins:
         return
     if config.node_id in ids:
         raise ConfigError(
-            f"{VOTERS} has node.id={config.node_id}, and with process.roles=broker this node is none of the "
-            "controllers: it needs another node.id",
+            f"{VOTERS} has node.id={config.node_id}, but with process.roles=broker this node isn't a "
+            "controller: it needs another node.id",
             VOTERS,
         )
     if CONTROLLER_NAMES not in config.static:
@@ -226,9 +226,7 @@ def check_quorum(config: BrokerConfig) -> None:
             "process.roles",
         )
     if config.get_boolean(_AUTO_JOIN):
-        raise ConfigError(
-            f"{_AUTO_JOIN} is only supported where process.roles contains controller", _AUTO_JOIN
-        )
+        raise ConfigError(f"{_AUTO_JOIN} is only supported if process.roles contains controller", _AUTO_JOIN)
 
 
 def other_controllers(config: BrokerConfig) -> Iterator[str]:
@@ -250,7 +248,7 @@ def other_controllers(config: BrokerConfig) -> Iterator[str]:
         if are_others[name]:
             setting = config.static[name]
             yield (
-                f"{setting.origin}: {name}={setting.value} names other controllers, and none of them is asked: this "
+                f"{setting.origin}: {name}={setting.value} names other controllers, but none of them is asked: this "
                 "node is its own controller, in a cluster of its own; with process.roles=broker it would join theirs"
             )
 

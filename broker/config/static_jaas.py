@@ -133,5 +133,5 @@ def _line(tokens: list[str]) -> str:
 
 def _refused(path: str) -> UsageError:
     return UsageError(
-        f'{OPTIONS}: {path} is no JAAS file: NAME {{ MODULE required option="value" ...; }}; is the form'
+        f'{OPTIONS}: {path} isn\'t a JAAS file: NAME {{ MODULE required option="value" ...; }}; is the form'
     )

@@ -74,7 +74,7 @@ def test_a_topic_that_is_there_twice_is_refused() -> None:
     for texts in ("orders:3:1,orders:3:1", "orders:3:1, counts:1:1 , orders:1:2:compact"):
         with pytest.raises(UsageError) as raised:
             read_environment({"KAFKA_CREATE_TOPICS": texts})
-        assert str(raised.value) == "KAFKA_CREATE_TOPICS: orders is there twice"
+        assert str(raised.value) == "KAFKA_CREATE_TOPICS: orders is named twice"
         assert raised.value.exit_status == 2
 
 

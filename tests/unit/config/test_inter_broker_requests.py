@@ -72,7 +72,7 @@ def test_a_listener_may_have_a_dot_in_its_name() -> None:
 def test_a_setting_for_no_listener_by_name_is_refused() -> None:
     setting = f"listener.name.{SETTING}"
     assert refusal({**SEVERAL, setting: "false"}).startswith(
-        f"file:1: {setting} is for no listener of this broker"
+        f"file:1: {setting} is for a listener that this broker doesn't have"
     )
 
 
@@ -80,7 +80,7 @@ def test_a_setting_for_no_listener_by_name_is_refused() -> None:
 def test_one_for_a_listener_that_isnt_there_is_refused(name: str) -> None:
     setting = f"listener.name.{name}.{SETTING}"
     assert refusal({**SEVERAL, setting: "false"}) == (
-        f"file:1: {setting} is for no listener of this broker: that could be {OF_CLIENTS} or {OF_BROKERS}"
+        f"file:1: {setting} is for a listener that this broker doesn't have: it could be {OF_CLIENTS} or {OF_BROKERS}"
     )
 
 
@@ -103,7 +103,8 @@ def test_brokers_have_to_reach_each_other(setting: str, joins: bool) -> None:
             "controller.quorum.bootstrap.servers": "localhost:9093",
         }
     assert refusal(settings) == (
-        f"file:1: {setting} can't be false of BROKERS, by which brokers reach each other (inter.broker.listener.name)"
+        f"file:1: {setting} can't be false for BROKERS, through which brokers reach each other "
+        "(inter.broker.listener.name)"
     )
 
 

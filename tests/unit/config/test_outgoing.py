@@ -91,18 +91,18 @@ def test_the_mechanism_between_brokers_has_to_be_enabled_at_their_listener() -> 
 
 def test_what_signs_in_has_to_be_built() -> None:
     told = refused(**{"sasl.mechanism.controller.protocol": None})
-    assert "a node can't sign in by GSSAPI at listener CONTROLLER" in told
+    assert "a node can't sign in with GSSAPI at listener CONTROLLER" in told
 
 
 @pytest.mark.parametrize("name", [f"{OF_NODES}plain.", f"{OF_CONTROLLER}scram-sha-256."])
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (None, "has to say as whom this node signs in"),
-        (f"{NODE}", "makes no sense"),
+        (None, "has to say how this node signs in"),
+        (f"{NODE}", "is invalid"),
         (f"com.example.Other required {NODE};", "no Java class can be loaded"),
-        ('{module} username="node";', "has no password, by which this node signs in"),
-        ('{module} password="sesame";', "has no username, by which this node signs in"),
+        ('{module} username="node";', "has no password, with which this node signs in"),
+        ('{module} password="sesame";', "has no username, with which this node signs in"),
         ('{module} user_alice="sesame";', "has no username and no password"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_line_without_the_listener_or_the_mechanism_isnt_it() -> None:
     """Kafka leaves both aside (`ChannelBuilders.channelBuilderConfigs`, `JaasContext.loadServerContext`)."""
     line = SETTINGS[f"{OF_CONTROLLER}scram-sha-256.sasl.jaas.config"]
     for name in ("scram-sha-256.sasl.jaas.config", f"{OF_CONTROLLER}sasl.jaas.config", "sasl.jaas.config"):
-        assert "has to say as whom" in refused(
+        assert "has to say how this node signs in" in refused(
             **{f"{OF_CONTROLLER}scram-sha-256.sasl.jaas.config": None, name: line}
         )
 

@@ -92,7 +92,7 @@ def test_what_one_node_needs_is_kafkas_default_where_there_are_others(name: str)
 
 
 def test_a_broker_of_a_cluster_has_an_id_of_its_own() -> None:
-    with pytest.raises(UsageError, match=r"^file:1: process\.roles=broker: .* has a node\.id of its own$"):
+    with pytest.raises(UsageError, match=r"^file:1: process\.roles=broker: .* needs its own node\.id$"):
         assembled(process_roles="broker", controller_quorum_voters="1@a:9093")
     of_broker = {"process_roles": "broker", "broker_id": "3", "controller_listener_names": "CONTROLLER"}
     assert assembled(controller_quorum_voters="1@a:9093", **of_broker).node_id == 3
@@ -143,7 +143,7 @@ def test_where_the_controllers_are_has_a_form(name: str, value: str, told: str) 
         (VOTERS, "1@a:9093,2@b:9093", r"file:1: .* has node\.id=2, .* it needs another node\.id"),
         (NAMES, "plaintext", "file:1: .* must not contain a value appearing in listeners"),
         (NAMES, "ssl", r"file:1: .* SSL .* not found in listener\.security\.protocol\.map"),
-        ("controller.quorum.auto.join.enable", "true", "file:1: .* is only supported where"),
+        ("controller.quorum.auto.join.enable", "true", "file:1: .* is only supported if"),
     ],
 )
 def test_what_a_broker_alone_may_not_say_of_controllers(name: str, value: str, told: str) -> None:
@@ -156,7 +156,7 @@ def test_a_controller_votes_alone() -> None:
     of_controller = {"process_roles": "controller", "listeners": "CONTROLLER://:9093"}
     names = {"controller_listener_names": "CONTROLLER", "node_id": "1"}
     with pytest.raises(
-        UsageError, match=r"^file:1: .* names node 2, and a quorum of several isn't built yet"
+        UsageError, match=r"^file:1: .* names node 2, but a quorum of several isn't supported yet"
     ):
         assembled(controller_quorum_voters="1@a:9093,2@b:9093", **of_controller, **names)
     assert assembled(controller_quorum_voters="1@a:9093", **of_controller, **names).is_only_controller

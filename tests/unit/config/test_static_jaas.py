@@ -72,7 +72,7 @@ def test_what_is_set_is_left_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_such_file_is_refused_with_nothing_of_it(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError, match=r"jaas.conf is no JAAS file: NAME \{ MODULE") as refused:
+    with pytest.raises(UsageError, match=r"jaas.conf isn't a JAAS file: NAME \{ MODULE") as refused:
         found(tmp_path, text.replace("x required", 'x required user_a="secret"'))
     assert "secret" not in str(refused.value)
 
