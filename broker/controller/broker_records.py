@@ -1,6 +1,8 @@
-"""What a broker is to its controller: one run of it, its features and listeners, and the records about its fence.
+"""A broker as its controller sees it: its current run, its features and listeners, and the records about its
+fence.
 
 `cluster_control.py` decides who may register, and who is fenced.
+
 Source: `ClusterControlManager`, `BrokerRegistrationRequest`, `BrokerRegistration`.
 """
 

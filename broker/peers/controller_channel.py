@@ -1,5 +1,5 @@
-"""The channel to the current controller, and the topics that clients use and that are still missing, which it has
-created by it. `forwarding.py` sends clients' own requests along it.
+"""The channel to the current controller, and creating missing topics through it when clients use them.
+`forwarding.py` sends clients' own requests through it.
 
 A request is sent again until it is answered, or its time is up.
 

@@ -17,8 +17,11 @@ NO_BROKER_EPOCH = -1  # of a follower that names none, or hasn't fetched
 
 
 class Replica:
-    """How far a replica's log is. It was caught up at the time of its last fetch that asked for everything
-    the leader had then or at the fetch before."""
+    """How far a replica's log is.
+
+    If a fetch asks for everything that the leader has, the replica is caught up as of that fetch. If it asks for
+    everything that the leader had at the fetch before, the replica was caught up as of that one.
+    """
 
     __slots__ = (
         "broker_epoch",
