@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 #
 #     FENCED ⇄ UNFENCED → CONTROLLED_SHUTDOWN → SHUTDOWN_NOW
 #
-# A broker that is told to shut down now is fenced, and stays registered. Should it go on with its heartbeats it
-# is a fenced one again. Source: `BrokerControlState`, `BrokerHeartbeatManager.calculateNextBrokerState`;
+# A broker that is told to shut down now is fenced, and stays registered. If it goes on with its heartbeats, it
+# is a fenced broker again. Source: `BrokerControlState`, `BrokerHeartbeatManager.calculateNextBrokerState`;
 # KIP-631.
 
 

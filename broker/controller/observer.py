@@ -69,8 +69,8 @@ NO_HIGH_WATERMARK = -1
 class AfterAnswer(Enum):
     """What to do after an answer."""
 
-    ASK = "the next request may go at once"
-    BACK_OFF = "the next one goes after a while, to whomever"
+    ASK = "send the next request at once"
+    BACK_OFF = "send the next one after a while, perhaps to another node"
 
 
 @dataclass(frozen=True, slots=True)

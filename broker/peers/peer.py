@@ -229,13 +229,13 @@ _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 class PeerState(Enum):
     """The state of the connection and its request."""
 
-    APART = "there is no connection, nor is one needed"
-    WAITING = "something is asked, and the last attempt to connect is too near"
-    CONNECTING = "something is asked, and a connection is being made"
-    OPENING = "something is asked, and the node signs in and asks for the versions first"
-    ASKED = "something is asked"
-    FREE = "there is a connection, and nothing is asked"
-    STOPPED = "nothing is asked any more"
+    APART = "there is no connection, and none is needed"
+    WAITING = "a request waits for the next attempt to connect"
+    CONNECTING = "a request waits for the connection"
+    OPENING = "a request waits while the node signs in and asks for the versions"
+    ASKED = "a request is in flight"
+    FREE = "there is a connection without a request"
+    STOPPED = "there are no more requests"
 
 
 _BEING_OPENED = frozenset((PeerState.CONNECTING, PeerState.OPENING))

@@ -62,19 +62,19 @@ class WantedIsr(NamedTuple):
 class IsrState(Enum):
     """The state of the leader's request."""
 
-    COMMITTED = "nothing is asked for"
-    EXPANDING = "a replica is to come in"
-    SHRINKING = "replicas are to leave"
+    COMMITTED = "there is no request"
+    EXPANDING = "a replica is about to join"
+    SHRINKING = "replicas are about to leave"
 
 
 class IsrOutcome(Enum):
     """The effect of an answer."""
 
-    COMMITTED = "it is as the controller says, which the high watermark may follow"
-    REVERTED = "nothing was changed, and something else may be asked for"
-    UNKNOWN = "the metadata log is going to say it; until then nothing is asked for"
-    AGAIN = "the same is to be asked for again"
-    STALE = "the answer comes too late to count"
+    COMMITTED = "the controller's state applies, and the high watermark may follow"
+    REVERTED = "nothing was changed, and another request may follow"
+    UNKNOWN = "the metadata log will tell; until then there is no other request"
+    AGAIN = "the same request goes again"
+    STALE = "the answer is too late and has no effect"
 
 
 REFUSALS: Mapping[Error, IsrOutcome] = {

@@ -93,10 +93,10 @@ class FollowState(Enum):
     """The state of one partition."""
 
     FETCHING = "it is in the next Fetch"
-    OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
-    PAUSED = "for a while"
-    SYNCING = "until the disk has it as it was cut off"
-    FAILED = "until there is another leader epoch: nothing more can come of this one"
+    OUT_OF_RANGE = "its end isn't in the leader's log: the next request asks where that ends or begins"
+    PAUSED = "it waits for a while"
+    SYNCING = "it waits until the disk has the cut"
+    FAILED = "it waits for another leader epoch"
 
 
 class Followed:
