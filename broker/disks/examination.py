@@ -143,16 +143,16 @@ def _quorum_state(path: str, data: bytes, log: SeenLog) -> Iterator[Finding]:
     except (ValueError, KeyError, TypeError) as failure:
         wrong, epoch = str(failure) or type(failure).__name__, 0
     if wrong:
-        what = f"it makes no sense: {' '.join(wrong.split())}"
+        what = f"it is invalid: {' '.join(wrong.split())}"
         yield Finding(
             Severity.ERROR,
             path,
             what,
-            "remove it: a start goes on without it, and Kafka's is refused with it",
+            "remove it: a start works without it, and Kafka refuses to start with it",
         )
     elif epoch < log.latest_epoch:
-        what = f"it says leader epoch {epoch}, and the log has batches of {log.latest_epoch}"
-        yield Finding(Severity.WARNING, path, what, "nothing: a start takes the log's")
+        what = f"it has leader epoch {epoch}, but the log has batches of epoch {log.latest_epoch}"
+        yield Finding(Severity.WARNING, path, what, "nothing: a start uses the log's")
 
 
 def wrong_with_quorum_state(said: dict[str, object]) -> str:
@@ -187,7 +187,9 @@ def _apply_snapshot(
             snapshot = read_snapshot(files, where)
         except (SnapshotError, CodecError, CodecUnavailableError, DecompressionError, OSError) as error:
             what = f"it isn't whole: {error}"
-            todo = "nothing: the one before is taken" if applied < 0 else "nothing: a later one is there"
+            todo = (
+                "nothing: a start uses the previous one" if applied < 0 else "nothing: there is a later one"
+            )
             found.append(Finding(Severity.WARNING, where, what, todo))
             continue
         if applied < 0:
@@ -251,7 +253,7 @@ def look(
     folders = {directory: _folders(files, directory, found) for directory in looked}
     count = sum(folder.topic != METADATA_TOPIC for each in folders.values() for folder in each)
     if count and image is not None and not image.features:
-        what = f"it is missing or empty, and there are {count} partitions"
+        what = f"it is missing or empty, but there are {count} partitions"
         found.append(Finding(Severity.ERROR, path, what, METADATA_TODO))
         image = None
     without_folder: list[TopicPartition] = []
@@ -294,14 +296,14 @@ def _foreign(directory: str, names: list[str], folders: FoundFolders) -> Iterato
             yield Finding(
                 Severity.NOTE,
                 path,
-                "a start has set it aside: it was no topic's",
+                "a start has set it aside: it belonged to no topic",
                 "delete it if it isn't wanted",
             )
         elif path not in known and path not in folders.deleted:
             yield Finding(
                 Severity.WARNING,
                 path,
-                "it is no partition's folder",
+                "it isn't a partition's folder",
                 "move it away: Kafka refuses to start on it",
             )
 
@@ -316,9 +318,7 @@ def _partition(
     topic = None if image is None else image.topics.get(folder.topic)
     if image is not None and (topic is None or folder.partition not in topic.partitions):
         what = "it belongs to no topic that the metadata knows"
-        yield Finding(
-            Severity.WARNING, folder.path, what, "nothing: a start sets it aside, with what is in it"
-        )
+        yield Finding(Severity.WARNING, folder.path, what, "nothing: a start sets it aside with its contents")
     key = (folder.topic, folder.partition)
     return (
         yield from examine_log(
@@ -358,7 +358,7 @@ def _identity(image: ClusterImage, looked: dict[str, LookedAt]) -> Iterator[Find
     clusters = {(of_it.meta_properties or {}).get("cluster.id"): path for path, of_it in looked.items()}
     if len(clusters) > 1:
         told = ", ".join(f"{path} of {cluster}" for cluster, path in clusters.items())
-        what = f"the folders are of several clusters: {told}"
+        what = f"the folders belong to several clusters: {told}"
         yield Finding(Severity.ERROR, next(iter(looked)), what, checkpoints.META_PROPERTIES_TODO)
     for path, of_it in looked.items():
         where = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
@@ -367,12 +367,12 @@ def _identity(image: ClusterImage, looked: dict[str, LookedAt]) -> Iterator[Find
         if broker is None:
             if image.brokers and node_id >= 0 and node_id not in image.controllers:
                 known = ", ".join(map(str, sorted(image.brokers)))
-                what = f"node.id {node_id} is registered nowhere: the cluster knows {known}"
+                what = f"node.id {node_id} isn't registered: the cluster knows {known}"
                 yield Finding(Severity.WARNING, where, what, "correct it, if the node isn't new")
         elif of_it.directory_id and broker.log_dirs and of_it.directory_id not in broker.log_dirs:
             known = ", ".join(map(uuid_to_text, broker.log_dirs))
             said = uuid_to_text(of_it.directory_id)
-            what = f"directory.id {said} is none of node {node_id}'s: the cluster knows {known}"
+            what = f"directory.id {said} isn't one of node {node_id}'s: the cluster knows {known}"
             yield Finding(Severity.WARNING, where, what, checkpoints.META_PROPERTIES_TODO)
 
 
@@ -424,26 +424,26 @@ def _checkpoints(
         for key, offset in offsets.items():
             seen = partitions.get(key)
             if seen is None and offset:
-                what = f"it says offset {offset} of {key[0]}-{key[1]}, which has no folder here"
-                yield Finding(Severity.NOTE, path, what, "nothing: it is passed over")
+                what = f"it has offset {offset} for {key[0]}-{key[1]}, which has no folder here"
+                yield Finding(Severity.NOTE, path, what, "nothing: it is ignored")
             elif seen is not None and not 0 <= offset <= max(seen.end_offset, 0):
-                what = f"it says offset {offset} of {key[0]}-{key[1]}, which ends at {seen.end_offset}"
-                yield Finding(Severity.WARNING, path, what, "nothing: what the log says counts")
+                what = f"it has offset {offset} for {key[0]}-{key[1]}, which ends at {seen.end_offset}"
+                yield Finding(Severity.WARNING, path, what, "nothing: the log counts")
         if not of_it.clean or name not in checkpoints.OF_EVERY_LOG:
             continue
         unsaid = [key for key, seen in partitions.items() if seen.end_offset and key not in offsets]
         if unsaid:
             first = f"{unsaid[0][0]}-{unsaid[0][1]}"
             more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
-            what = f"it says nothing of {first}{more}, as a clean stop would"
+            what = f"it lacks {first}{more}, which a clean stop would have written"
             yield Finding(
-                Severity.WARNING, path, what, "nothing: a start looks at these logs from their begin"
+                Severity.WARNING, path, what, "nothing: a start checks these logs from their beginning"
             )
         if name == checkpoints.RECOVERY_POINT_FILE:
             for key, offset in offsets.items():
                 if key in partitions and offset < partitions[key].end_offset:
                     what = (
-                        f"it says offset {offset} of {key[0]}-{key[1]}, which ends at "
-                        f"{partitions[key].end_offset}, as a clean stop would"
+                        f"it has offset {offset} for {key[0]}-{key[1]}, which ends at "
+                        f"{partitions[key].end_offset}; a clean stop would have written that"
                     )
-                    yield Finding(Severity.NOTE, path, what, "nothing: more is synced than need be")
+                    yield Finding(Severity.NOTE, path, what, "nothing: a start syncs more than necessary")

@@ -156,7 +156,7 @@ def test_an_older_snapshot_of_the_metadata_that_is_damaged_is_told_though_a_late
         each for each in look("doctor", folder, "--json").json()["findings"] if each["severity"] != "note"
     )
     assert finding["path"] == str(oldest)
-    assert finding["what_to_do"] == "nothing: a later one is there"
+    assert finding["what_to_do"] == "nothing: there is a later one"
 
 
 def test_a_partition_that_is_gone_is_told_by_what_checkpoints_say_of_it(
@@ -186,7 +186,7 @@ def test_several_directories_are_looked_at_as_one_node(look: Looker, stopped: Pa
     replace(second / "meta.properties", "cluster.id=", "cluster.id=x")
     ran = look("doctor", first, second)
     assert ran.status == 1
-    assert "the folders are of several clusters" in ran.out
+    assert "the folders belong to several clusters" in ran.out
 
 
 HOLDER = """

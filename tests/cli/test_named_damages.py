@@ -112,17 +112,17 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "a quorum-state that is cut": (
         lambda f: write_at(f / "__cluster_metadata-0/quorum-state", 20, b"\0"),
         "__cluster_metadata-0/quorum-state",
-        r"it makes no sense: .*",
+        r"it is invalid: .*",
     ),
     "a quorum-state of an earlier epoch": (
         lambda f: replace(f / "__cluster_metadata-0/quorum-state", '"leaderEpoch":1', '"leaderEpoch":0'),
         "__cluster_metadata-0/quorum-state",
-        r"it says leader epoch 0, and the log has batches of 1",
+        r"it has leader epoch 0, but the log has batches of epoch 1",
     ),
     "a quorum-state without a field": (
         lambda f: replace(f / "__cluster_metadata-0/quorum-state", '"votedId"', '"votedIs"'),
         "__cluster_metadata-0/quorum-state",
-        r"it makes no sense: votedId missing",
+        r"it is invalid: votedId missing",
     ),
     "a mark of a clean stop that says nothing": (
         lambda f: (f / ".kafka_cleanshutdown").write_text("{"),
@@ -132,12 +132,12 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "a high watermark beyond the end": (
         lambda f: replace(f / "replication-offset-checkpoint", "t 1 30", "t 1 31"),
         "replication-offset-checkpoint",
-        r"it says offset 31 of t-1, which ends at 30",
+        r"it has offset 31 for t-1, which ends at 30",
     ),
     "a recovery point below the end after a clean stop": (
         lambda f: replace(f / "recovery-point-offset-checkpoint", "t 1 30", "t 1 20"),
         "recovery-point-offset-checkpoint",
-        r"it says offset 20 of t-1, which ends at 30, as a clean stop would",
+        r"it has offset 20 for t-1, which ends at 30; a clean stop would have written that",
     ),
     "a checkpoint that is empty": (
         lambda f: (f / "replication-offset-checkpoint").write_bytes(b""),
@@ -147,12 +147,12 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "a checkpoint that says nothing": (
         lambda f: (f / "replication-offset-checkpoint").write_text("0\n0\n"),
         "replication-offset-checkpoint",
-        r"it says nothing of \S+ and 4 more, as a clean stop would",
+        r"it lacks \S+ and 4 more, which a clean stop would have written",
     ),
     "a checkpoint that names another partition": (
         lambda f: replace(f / "replication-offset-checkpoint", "t 1 30", "u 1 30"),
         "replication-offset-checkpoint",
-        r"it says offset 30 of u-1, which has no folder here",
+        r"it has offset 30 for u-1, which has no folder here",
     ),
     "a checkpoint that is gone": (
         lambda f: (f / "recovery-point-offset-checkpoint").unlink(),
@@ -164,12 +164,12 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
             re.sub(r"(directory.id=).*", r"\1wREDlfRwTCe4wPX-9TfYMw", (f / "meta.properties").read_text())
         ),
         "meta.properties",
-        r"directory.id wREDlfRwTCe4wPX-9TfYMw is none of node 1's: the cluster knows \S+",
+        r"directory.id wREDlfRwTCe4wPX-9TfYMw isn't one of node 1's: the cluster knows \S+",
     ),
     "a node that the cluster doesn't know": (
         lambda f: replace(f / "meta.properties", "node.id=1", "node.id=3"),
         "meta.properties",
-        r"node.id 3 is registered nowhere: the cluster knows 1",
+        r"node.id 3 isn't registered: the cluster knows 1",
     ),
     "a line that is no property": (
         lambda f: add(f / "meta.properties", b"nonsense\n"),
