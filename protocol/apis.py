@@ -1,8 +1,9 @@
-"""The APIs of a Kafka 4.4 broker and controller: keys, names, versions, and where their messages are declared; and the
-header by which a request names one.
+"""The APIs of a Kafka 4.4 broker and controller: keys, names, versions, and the modules of their messages;
+and the header by which a request names its API.
 
-ApiVersions, dispatch and the documents all derive from this one table. Source: what `kafka-broker-api-versions` lists
-for Kafka 4.4.0, with --bootstrap-server and --bootstrap-controller, and org.apache.kafka.common.protocol.ApiKeys.
+ApiVersions, the dispatcher and the documents all use this one table. Source: the list of
+`kafka-broker-api-versions` for Kafka 4.4.0, with --bootstrap-server and --bootstrap-controller, and
+org.apache.kafka.common.protocol.ApiKeys.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ API_VERSIONS_KEY: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. Versions `min_version` to `max_version` are those that Kafka 4.4 lists.
+    """One API. Kafka 4.4 lists the versions `min_version` to `max_version`.
 
-    Versions below `first_decodable` are listed and refused all the same (Produce 0 to 2, KAFKA-18659).
-    APIs that are not `advertised` answer those who ask, but a plain Kafka doesn't list them: telemetry
-    without a receiver. Those `of_controllers` are served at a controller's listeners alone. `family` is
-    the module in `protocol.messages`, imported at the first use of `request` or `response`.
+    Versions below `first_decodable` are listed but refused (Produce 0 to 2, KAFKA-18659). APIs that aren't
+    `advertised` are answered, but a plain Kafka doesn't list them: telemetry without a receiver. Those
+    `of_controllers` are only served at a controller's listeners. `family` is the module in
+    `protocol.messages`. It is imported when `request` or `response` is first used.
     """
 
     key: int
@@ -52,15 +53,16 @@ class Api:
         return self._message("Response")
 
     def decodes(self, version: int) -> bool:
-        """Whether a request of this version can be served."""
+        """True if a request of this version can be served."""
         return self.min_version <= version <= self.max_version and version >= self.first_decodable
 
     def request_header_version(self, version: int) -> int:
-        """2 with tagged fields, 1 without; also for versions that we don't serve, as Kafka does."""
+        """2 with tagged fields, 1 without. It also answers for versions that we don't serve, as Kafka does."""
         return 2 if version >= self.first_flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 with tagged fields, 0 without. ApiVersions stays at 0: its reader knows nothing yet (KIP-511)."""
+        """1 with tagged fields, 0 without. ApiVersions stays at 0, as its reader doesn't know any version yet
+        (KIP-511)."""
         return 1 if version >= self.first_flexible and self.key != API_VERSIONS_KEY else 0
 
     def _message(self, suffix: str) -> type[Message]:
@@ -164,12 +166,12 @@ APIS: Final[dict[int, Api]] = {
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """As `Api.request_header_version`. KeyError for a key that a broker doesn't have."""
+    """The same as `Api.request_header_version`. Raises KeyError for a key that a broker doesn't have."""
     return APIS[api_key].request_header_version(version)
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """As `Api.response_header_version`. KeyError for a key that a broker doesn't have."""
+    """The same as `Api.response_header_version`. Raises KeyError for a key that a broker doesn't have."""
     return APIS[api_key].response_header_version(version)
 
 
@@ -177,8 +179,8 @@ def response_header_version(api_key: int, version: int) -> int:
 #
 #     api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string | tagged fields
 #
-# The tagged fields are there from the API's first flexible version on; the client id is never a compact string. Source:
-# RequestHeader.json of Kafka; KIP-482.
+# From the API's first flexible version on there are tagged fields. The client id is never a compact string.
+# Source: RequestHeader.json of Kafka; KIP-482.
 
 _FIXED = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
@@ -186,7 +188,7 @@ _new_tuple = tuple.__new__  # each request makes one: a call of the class is twi
 
 
 class RequestHeader(NamedTuple):
-    """`body_pos` is where the message begins. `client_id` is None where it's null, by any negative length."""
+    """The header of a request. `body_pos` is where the message begins. `client_id` is None for any negative length."""
 
     api_key: int
     api_version: int
@@ -196,9 +198,9 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
-    """The header in [pos, end). Whether the version is one that we serve is the caller's to ask.
+    """Decode the header in [pos, end). The caller checks whether we serve the version.
 
-    CodecError where it's cut short, and where a broker has no such API: Kafka closes the connection on both.
+    Raises CodecError if it is cut short, or if a broker has no such API. Kafka closes the connection in both cases.
     """
     if end - pos < _FIXED.size:
         raise CodecError(f"a request header cut short: {end - pos} bytes")
@@ -219,7 +221,10 @@ def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
 
 
 def encode_request_frame(request: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A whole request as a client sends it, its size in front. CodecError for what the version has no form for."""
+    """Encode a whole request as a client sends it, with its size in front.
+
+    Raises CodecError if the version can't express it.
+    """
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     body = encode(request, version)
@@ -229,12 +234,12 @@ def encode_request_frame(request: Message, version: int, correlation_id: int, cl
 
 
 def response_body(data: Bytes, request: type[Message], version: int, correlation_id: int) -> int:
-    """Where the answer to a request begins, behind its header. CodecError where it is another one's."""
+    """Where the response to a request begins, after its header. Raises CodecError if it answers another request."""
     if len(data) < _CORRELATION_ID.size:
         raise CodecError(f"a response header cut short: {len(data)} bytes")
     (found,) = _CORRELATION_ID.unpack_from(data)
     if found != correlation_id:
-        raise CodecError(f"the answer to request {found} where {correlation_id} was asked")
+        raise CodecError(f"an answer to request {found}, but {correlation_id} was asked")
     if not APIS[request.API_KEY].response_header_version(version):
         return _CORRELATION_ID.size
     return skip_tagged_fields(data, _CORRELATION_ID.size, len(data))

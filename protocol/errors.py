@@ -1,7 +1,7 @@
-"""What goes wrong: Kafka's error codes, three ways in which a request does, and what stops the broker.
+"""Errors: Kafka's error codes, the three ways in which a request fails, and what stops the broker.
 
-A client's mistake is a `KafkaError` and becomes the code in the answer; bytes that make no sense are a `CodecError` and
-close the connection; anything else is a fault of ours. Where going on would make things worse than they are, it is a
+A client's mistake is a `KafkaError`, and the answer has its code. Bytes that make no sense are a `CodecError`, and
+close the connection. Anything else is a fault of ours. If going on would make things worse, it is a
 `BrokenInvariantError`. Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.4.
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Error(IntEnum):
-    """An error code as it stands on the wire (int16)."""
+    """An error code, as on the wire (int16)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -161,11 +161,11 @@ class Error(IntEnum):
 
 
 NO_ERROR = Error.NONE
-"""By itself for what is said with each request: to Python 3.11 `Error.NONE` is a call."""
+"""A constant, because each request uses it: in Python 3.11 `Error.NONE` is a call."""
 
 
 def error_name(code: int) -> str:
-    """Of a code that somebody else has sent: it may be none of ours."""
+    """The name of a code that somebody else has sent, or its number if we don't know it."""
     try:
         return Error(code).name
     except ValueError:
@@ -173,7 +173,8 @@ def error_name(code: int) -> str:
 
 
 def error_of(code: int) -> Error:
-    """Of a code that somebody else has sent: UNKNOWN_SERVER_ERROR where it is none of ours (Kafka: `forCode`)."""
+    """The error for a code that somebody else has sent; UNKNOWN_SERVER_ERROR if we don't know it (Kafka:
+    `forCode`)."""
     try:
         return Error(code)
     except ValueError:
@@ -181,18 +182,18 @@ def error_of(code: int) -> Error:
 
 
 MOST_MESSAGE_CHARACTERS = 8_000
-"""Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
+"""The limit for a text in an answer: a string on the wire has 32,767 bytes, and a character takes up to four."""
 
 
 def answered_text(text: str) -> str:
-    """What of a text that quotes what was sent has room in an answer."""
+    """Shorten a text that quotes the request, so that it fits in an answer."""
     return text if len(text) <= MOST_MESSAGE_CHARACTERS else text[: MOST_MESSAGE_CHARACTERS - 1] + "…"
 
 
 class KafkaError(Exception):
-    """A client's mistake: answered with `error`, and with `message` where the answer has room for a text.
+    """A client's mistake. The answer has `error`, and `message` if it has room for a text.
 
-    A message that quotes what was sent ends at `MOST_MESSAGE_CHARACTERS`.
+    A message that quotes the request ends at `MOST_MESSAGE_CHARACTERS`.
     """
 
     def __init__(self, error: Error, message: str | None = None) -> None:
@@ -206,38 +207,44 @@ class KafkaError(Exception):
         return self.error.name if self.message is None else f"{self.error.name}: {self.message}"
 
     def as_value(self) -> KafkaError:
-        """This error, to be kept as an answer: without its traceback, whose frames hold the request and all that it
-        came to, and, where one of them keeps the error, each other, until the collector of cycles finds them."""
+        """This error without its traceback, to keep as an answer.
+
+        The frames of the traceback hold the request and everything made for it. If one of them holds the
+        error, they hold each other until the garbage collector finds them.
+        """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
 
 class CodecError(Exception):
-    """Bytes that make no sense as what they should be, or a value that the wire has no form for."""
+    """Bytes that don't have the expected form, or a value that can't be encoded."""
 
 
 class BrokenInvariantError(Exception):
-    """Something that can't be is: the broker stops rather than go on wrong."""
+    """Something impossible has happened. The broker stops, because going on would be wrong."""
 
 
 def cannot_apply(error: Exception) -> BrokenInvariantError:
-    """For a record that is in the log and yet isn't in force, be it for too little memory: what goes on would write
-    behind it what no start could replay, or tell otherwise than the next start."""
-    return BrokenInvariantError(f"a record that is written can't be applied: {error}")
+    """The error for a record that is in the log but can't be applied, maybe for lack of memory.
+
+    If the broker went on, it might append records that no start could replay, or give answers that contradict
+    the next start's.
+    """
+    return BrokenInvariantError(f"a written record can't be applied: {error}")
 
 
 def stops_the_broker(error: BaseException) -> bool:
     return isinstance(error, AssertionError | BrokenInvariantError)
 
 
-# ---- telling several of one thing, each of whom goes on by itself
+# ---- telling several parties the same, each independent of the others
 
 
 def tell_each(whom: Iterable[T], tell: Callable[[T], object], log: Logger, failed: str) -> None:
-    """Call `tell` with each. A failure of one harms none of the others: it is raised once all have been told.
+    """Call `tell` with each. A failure of one doesn't affect the others: it is raised once all have been called.
 
-    Of several failures the first is raised, but for a broken invariant, which goes before; the others are logged as
-    `failed`.
+    If several fail, the first failure is raised, but a broken invariant takes precedence. The others are
+    logged as `failed`.
     """
     first: Exception | None = None
     for each in whom:
@@ -254,4 +261,4 @@ def tell_each(whom: Iterable[T], tell: Callable[[T], object], log: Logger, faile
         try:
             raise first
         finally:
-            del first  # else it would hold this frame, and this frame it
+            del first  # else it would hold this frame, which holds it

@@ -1,4 +1,4 @@
-"""A partition as all floors name it."""
+"""A partition, as all layers name it."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ TopicPartition = tuple[str, int]
 
 
 def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """As messages list them."""
+    """Group partitions by topic, as messages list them."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         found = topics.get(topic)

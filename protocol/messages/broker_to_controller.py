@@ -185,10 +185,10 @@ class AssignReplicasToDirsResponse(Message, api_key=73, versions="0", flexible="
     directories: list[AssignedDirectoryResult] = array(AssignedDirectoryResult, "0+")
 
 
-# ---- Envelope (58): a client's request that a broker hands on to the controller, whole, with who sent it (KIP-590)
+# ---- Envelope (58): a client's whole request that a broker forwards to the controller, with its sender (KIP-590)
 #
-# `request_data` begins with the request's header and `response_data` with the answer's, both as the client has them.
-# `request_principal` is an int16 0, and `DefaultPrincipalData`.
+# `request_data` begins with the request's header and `response_data` with the answer's, both as the client
+# has them. `request_principal` is an int16 0, and `DefaultPrincipalData`.
 
 
 class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):

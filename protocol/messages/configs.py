@@ -169,7 +169,7 @@ class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible
 
 
 class OpData(Struct):
-    """`value` is meaningless where the key is removed."""
+    """`value` is meaningless if the key is removed."""
 
     key: str = string("0+")
     value: float = float64("0+")

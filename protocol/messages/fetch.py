@@ -26,7 +26,7 @@ from protocol.wire.schema import (
 
 
 class ReplicaState(Struct):
-    """Who fetches: -1 a consumer, -2 a debugging one; None in `FetchRequest` means a consumer."""
+    """Who fetches: -1 a consumer, -2 a debugging consumer. None in `FetchRequest` means a consumer."""
 
     replica_id: int = int32("15+", default=-1)
     replica_epoch: int = int64("15+", default=-1)
@@ -88,7 +88,7 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    """Records of `producer_id` from `first_offset` to its next abort marker are to be skipped."""
+    """Skip the records of `producer_id` from `first_offset` to its next abort marker."""
 
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
@@ -108,7 +108,7 @@ class PartitionData(Struct):
     )
     preferred_read_replica: int = int32("11+", default=-1)
     records: Bytes | list[Any] | None = records("0+", nullable="0+")
-    """A list: chunks one behind the other, of any kind that has a length and that the connection can send."""
+    """A list of consecutive chunks, of any kind that has a length and that the connection can send."""
 
 
 class FetchableTopicResponse(Struct):

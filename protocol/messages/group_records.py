@@ -269,7 +269,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions="0"):
 
 
 class CurrentTaskIds(Struct):
-    """`assignment_epochs`: since which epoch each is the member's; null for tasks that aren't active."""
+    """`assignment_epochs`: the epoch since which each task is the member's; null for tasks that aren't active."""
 
     subtopology_id: str = string("0+")
     partitions: list[int] = array(int32, "0+")
@@ -298,7 +298,7 @@ class TopicConfig(Struct):
 
 
 class TopicInfo(Struct):
-    """0 stands for what is to be worked out, or the broker's default."""
+    """0 means that it is to be worked out, or the broker's default."""
 
     name: str = string("0+")
     partitions: int = int32("0+")

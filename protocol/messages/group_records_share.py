@@ -79,7 +79,7 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions="0", flexible="0+"):
-    """Which partitions the share coordinator knows, is to be told of, and is to forget."""
+    """Partitions that the share coordinator knows, those it has to initialize, and those it has to delete."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo, "0+")
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo, "0+")

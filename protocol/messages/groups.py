@@ -20,7 +20,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
-    """v0 has no rebalance timeout: its session timeout stands for both."""
+    """v0 has no rebalance timeout: its session timeout is used for both."""
 
     group_id: str = string("0+")
     session_timeout_ms: int = int32("0+")

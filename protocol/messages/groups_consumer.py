@@ -14,9 +14,8 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
-    """Null and the defaults of numbers stand for "as in the last heartbeat".
-    `member_epoch`: 0 joins, -1 leaves, -2 leaves for a while (static members).
-    """
+    """Null and the defaults of numbers mean "as in the last heartbeat". `member_epoch`: 0 joins, -1 leaves,
+    -2 leaves for a while (static members)."""
 
     group_id: str = string("0+")
     member_id: str = string("0+")

@@ -8,7 +8,7 @@ from protocol.wire.schema import Message, Struct, array, boolean, int16, int32, 
 
 
 class ShareGroupHeartbeatRequest(Message, api_key=76, versions="1", flexible="0+"):
-    """Null stands for "as in the last heartbeat". `member_epoch`: 0 joins, -1 leaves."""
+    """Null means "as in the last heartbeat". `member_epoch`: 0 joins, -1 leaves."""
 
     group_id: str = string("0+")
     member_id: str = string("0+")
@@ -84,7 +84,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    """Topics null: all that the group has."""
+    """If topics is null: all that the group has."""
 
     group_id: str = string("0+")
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(
@@ -97,7 +97,7 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions="0-1", flex
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """`start_offset` and `lag` are -1 where they aren't known."""
+    """`start_offset` and `lag` are -1 if unknown."""
 
     partition_index: int = int32("0+")
     start_offset: int = int64("0+")

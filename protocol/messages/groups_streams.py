@@ -22,7 +22,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """A topic that the application has for itself. 0 stands for what is to be worked out, or the broker's default."""
+    """An internal topic of the application. 0 means that a number is to be worked out, or the broker's default."""
 
     name: str = string("0+")
     partitions: int = int32("0+")
@@ -70,9 +70,8 @@ class TaskOffset(Struct):
 
 
 class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0-1", flexible="0+"):
-    """Null and the defaults of numbers stand for "as in the last heartbeat".
-    `member_epoch`: 0 joins, -1 leaves. `process_id` is what the members of one process have in common.
-    """
+    """Null and the defaults of numbers mean "as in the last heartbeat". `member_epoch`: 0 joins, -1 leaves.
+    `process_id` is what the members of one process have in common."""
 
     group_id: str = string("0+")
     member_id: str = string("0+")

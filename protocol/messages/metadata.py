@@ -147,7 +147,7 @@ class DescribeTopicPartitionsTopic(Struct):
 
 
 class Cursor(Struct):
-    """Where to go on: the first topic and partition that the answer does not hold."""
+    """Where to continue: the first topic and partition that the answer doesn't have."""
 
     topic_name: str = string("0+")
     partition_index: int = int32("0+")

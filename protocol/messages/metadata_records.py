@@ -151,7 +151,7 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
 
 
 class ClearElrRecord(Message, api_key=28, versions="0", flexible="0+"):
-    """Forget the eligible leader replicas of a topic, or of all where the name is empty (KIP-966)."""
+    """Forget the eligible leader replicas of a topic, or of all if the name is empty (KIP-966)."""
 
     topic_name: str = string("0+")
 
@@ -189,7 +189,7 @@ class RemoveUserScramCredentialRecord(Message, api_key=22, versions="0", flexibl
 
 
 class FeatureLevelRecord(Message, api_key=12, versions="0", flexible="0+"):
-    """A metadata log begins with the one of "metadata.version". Stays at version 0 for good."""
+    """A metadata log begins with the record for "metadata.version". It always stays at version 0."""
 
     name: str = string("0+")
     feature_level: int = int16("0+")
@@ -233,7 +233,7 @@ class RemoveAccessControlEntryRecord(Message, api_key=19, versions="0", flexible
 
 
 class NoOpRecord(Message, api_key=20, versions="0", flexible="0+"):
-    """Written now and then so that the high watermark moves (KIP-835)."""
+    """Written from time to time so that the high watermark moves (KIP-835)."""
 
 
 class ZkMigrationStateRecord(Message, api_key=21, versions="0", flexible="0+"):
@@ -257,6 +257,6 @@ class AbortTransactionRecord(Message, api_key=25, versions="0", flexible="0+"):
 
 
 class UnregisterControllerRecord(Message, api_key=29, versions="0", flexible="0+"):
-    """The registration of that controller goes (KIP-1312)."""
+    """Removes the registration of that controller (KIP-1312)."""
 
     controller_id: int = int32("0+")

@@ -24,7 +24,7 @@ from protocol.wire.schema import (
 
 
 class PartitionProduceData(Struct):
-    """`records` is one record batch v2 from a client that follows the rules."""
+    """`records` is one record batch v2, if the client follows the rules."""
 
     index: int = int32("0+")
     records: memoryview | None = records("0+", nullable="0+")
@@ -37,7 +37,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
-    """0-2 are advertised for the sake of librdkafka (KAFKA-18659), and refused all the same."""
+    """0-2 are advertised for librdkafka (KAFKA-18659), but refused."""
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     acks: int = int16("0+")

@@ -79,7 +79,7 @@ class AcquiredRecords(Struct):
 
 
 class FetchedPartition(Struct):
-    """Kafka's PartitionData. Only what lies in `acquired_records` is the member's, however much `records` has."""
+    """Kafka's PartitionData. Only records in `acquired_records` are the member's, however many `records` has."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -88,7 +88,7 @@ class FetchedPartition(Struct):
     acknowledge_error_message: str | None = string("0+", nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "0+")
     records: Bytes | list[Any] | None = records("0+", nullable="0+")
-    """A list: chunks one behind the other, of any kind that has a length and that the connection can send."""
+    """A list of consecutive chunks, of any kind that has a length and that the connection can send."""
     acquired_records: list[AcquiredRecords] = array(AcquiredRecords, "0+")
 
 

@@ -36,7 +36,7 @@ class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexib
 
 
 class PartitionResult(Struct):
-    """What initializing, writing and deleting one partition came to."""
+    """The result of initializing, writing or deleting one partition."""
 
     partition: int = int32("0+")
     error_code: int = int16("0+")
@@ -202,7 +202,7 @@ class ShareUpdateKey(Message, api_key=1, versions="0"):
 
 
 class ShareUpdateValue(Message, api_key=1, versions="0", flexible="0+"):
-    """A start offset of -1: that of the snapshot still holds."""
+    """A start offset of -1 means that the snapshot's still holds."""
 
     snapshot_epoch: int = int32("0+")
     leader_epoch: int = int32("0+")

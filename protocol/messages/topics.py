@@ -113,7 +113,7 @@ class CreatePartitionsResponse(Message, api_key=37, versions="0-3", flexible="2+
 
 
 class DeleteRecordsPartition(Struct):
-    """Everything below `offset` goes; -1 stands for the high watermark."""
+    """Delete everything below `offset`; -1 means the high watermark."""
 
     partition_index: int = int32("0+")
     offset: int = int64("0+")

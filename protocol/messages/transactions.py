@@ -281,7 +281,7 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(Message, api_key=0, versions="0-1", flexible="1+"):
-    """`transaction_status` is the id of a TransactionState; null partitions stand for none."""
+    """`transaction_status` is the id of a TransactionState. Null partitions mean none."""
 
     producer_id: int = int64("0+")
     previous_producer_id: int = int64("1+", default=-1, tag=0)

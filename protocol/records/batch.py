@@ -1,11 +1,11 @@
-"""Record batches, format 2: the header, 61 bytes that are read and patched in place, and the records behind it.
+"""Record batches, format 2: the header, 61 bytes that are read and patched in place, and the records after it.
 
     base_offset int64 | batch_length int32 | partition_leader_epoch int32 | magic int8 | crc uint32 |
     attributes int16 | last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 |
     producer_id int64 | producer_epoch int16 | base_sequence int32 | records_count int32 | records
 
-`batch_length` counts what follows it. The CRC-32C runs from the attributes to the end of the batch: base offset
-and leader epoch lie outside it, so that the broker assigns both without looking at the records.
+`batch_length` counts the bytes after it. The CRC-32C covers the attributes and everything after them. Base
+offset and leader epoch aren't covered, so that the broker can assign both without reading the records.
 Source: org.apache.kafka.common.record.DefaultRecordBatch, KIP-98.
 """
 
@@ -34,7 +34,7 @@ WritableBytes = bytearray | memoryview
 HEADER = Struct(">qiibIhiqqqhii")
 BATCH_OVERHEAD = HEADER.size
 LOG_OVERHEAD = 12
-"""Bytes of base offset and batch length, which `batch_length` doesn't count."""
+"""The bytes of base offset and batch length, which `batch_length` doesn't count."""
 HEADER_SIZE_UP_TO_MAGIC = 17
 MIN_BATCH_LENGTH = 14
 """The least `batch_length` in any format: the overhead of a record of format 0."""
@@ -71,7 +71,7 @@ NO_TIMESTAMP = -1
 NO_PARTITION_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
 
-_new_tuple = tuple.__new__  # `_make` counts the fields first, which the struct has done
+_new_tuple = tuple.__new__  # `_make` counts the fields first, as the struct has already done
 
 _INT16 = Struct(">h")
 INT32 = Struct(">i")
@@ -84,7 +84,7 @@ class CorruptRecordError(Exception):
 
 
 UNREADABLE = (CorruptRecordError, compression.CodecUnavailableError, compression.DecompressionError)
-"""What the reading of a batch's records raises for what is wrong with its bytes."""
+"""The exceptions for a batch whose records can't be read."""
 
 
 class UnsupportedMagicError(CorruptRecordError):
@@ -92,7 +92,7 @@ class UnsupportedMagicError(CorruptRecordError):
 
 
 class BatchHeader(NamedTuple):
-    """The fields in the order in which they stand; none of them checked."""
+    """The fields in their order. None of them is checked."""
 
     base_offset: int
     batch_length: int
@@ -110,7 +110,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """The size of the whole batch, with its header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -119,19 +119,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence, which begins again at 0 after 2³¹ − 1; −1 where there is none."""
+        """The last record's sequence, which wraps around to 0 after 2³¹ − 1; −1 if there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def compression(self) -> int:
-        """A codec's id of `protocol.records.compression`; 5 to 7 are nobody's."""
+        """A codec's id of `protocol.records.compression`; 5 to 7 are unassigned."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """`CREATE_TIME`, or `LOG_APPEND_TIME`: then `max_timestamp` is the time of every record."""
+        """`CREATE_TIME`, or `LOG_APPEND_TIME`. With the latter `max_timestamp` is the time of every record."""
         return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
 
     @property
@@ -144,21 +144,21 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is the time from which compaction drops tombstones and markers (KIP-534)."""
+        """True if `base_timestamp` is the time from which compaction drops tombstones and markers (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
 
 def read_header(data: Bytes, pos: int = 0) -> BatchHeader:
-    """The header of the batch at `pos`. Raises `struct.error` where 61 bytes aren't left."""
+    """Read the header of the batch at `pos`. Raises `struct.error` if there are less than 61 bytes."""
     return _new_tuple(BatchHeader, HEADER.unpack_from(data, pos))
 
 
 def walk_batches(data: Bytes, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch with its position; an incomplete tail ends the walk silently, as in a Fetch answer.
+    """Iterate over whole batches with their positions. An incomplete tail ends the walk silently, as in a
+    Fetch answer.
 
-    Checked is what the walk itself needs, neither the CRC nor the records.
-    Raises `CorruptRecordError` at a batch shorter than its own header or of an unknown format,
-    `UnsupportedMagicError` at one of format 0 or 1.
+    It only checks what the walk itself needs, not the CRC or the records. Raises `CorruptRecordError` at a batch
+    shorter than its own header or of an unknown format, `UnsupportedMagicError` at one of format 0 or 1.
     """
     end = len(data)
     while end - pos >= LOG_OVERHEAD:
@@ -182,18 +182,18 @@ def walk_batches(data: Bytes, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def compute_crc(data: Bytes, pos: int, size: int) -> int:
-    """The CRC-32C that the batch of `size` bytes at `pos` ought to carry."""
+    """The correct CRC-32C for the batch of `size` bytes at `pos`."""
     return crc32c(memoryview(data)[pos + ATTRIBUTES_POS : pos + size])
 
 
 def crc_is_valid(data: Bytes, pos: int, size: int) -> bool:
     stored: int = UINT32.unpack_from(data, pos + CRC_POS)[0]
-    # as `compute_crc`, which a batch that is produced is spared the call of
+    # the same as `compute_crc`, inlined because each produced batch passes here
     return crc32c(memoryview(data)[pos + ATTRIBUTES_POS : pos + size]) == stored
 
 
 def patch_offset_and_epoch(data: WritableBytes, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Writes the two fields outside the CRC, in place."""
+    """Write the two fields outside the CRC, in place."""
     INT64.pack_into(data, pos, base_offset)
     INT32.pack_into(data, pos + PARTITION_LEADER_EPOCH_POS, leader_epoch)
 
@@ -201,10 +201,10 @@ def patch_offset_and_epoch(data: WritableBytes, pos: int, base_offset: int, lead
 def patch_max_timestamp(
     data: WritableBytes, pos: int, size: int, timestamp_type: int, max_timestamp_ms: int
 ) -> bool:
-    """Sets the timestamps' type and the largest of them in place, and the CRC where either was different.
+    """Set the timestamps' type and the largest of them in place, and the CRC if either has changed.
 
-    Returns whether anything was written. Writing clears the attribute bits 7 to 15, as Kafka does; a batch that
-    was right already keeps them.
+    Returns True if anything was written. Writing clears the attribute bits 7 to 15, as Kafka does. A batch
+    that was right already keeps them.
     """
     attributes: int = _INT16.unpack_from(data, pos + ATTRIBUTES_POS)[0]
     old_max_timestamp_ms: int = INT64.unpack_from(data, pos + MAX_TIMESTAMP_POS)[0]
@@ -221,32 +221,35 @@ def patch_max_timestamp(
 
 
 def patch_crc(data: WritableBytes, pos: int, size: int) -> None:
-    """Writes the CRC that the batch of `size` bytes at `pos` ought to carry."""
+    """Write the correct CRC of the batch of `size` bytes at `pos`."""
     UINT32.pack_into(data, pos + CRC_POS, compute_crc(data, pos, size))
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """`increment` steps on; after 2³¹ − 1 comes 0."""
+    """Move `increment` steps on; 0 follows 2³¹ − 1."""
     if sequence > MAX_SEQUENCE - increment:
         return increment - (MAX_SEQUENCE - sequence) - 1
     return sequence + increment
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
-    """`decrement` steps back; before 0 comes 2³¹ − 1."""
+    """Move `decrement` steps back; 2³¹ − 1 precedes 0."""
     if sequence < decrement:
         return MAX_SEQUENCE - (decrement - sequence) + 1
     return sequence - decrement
 
 
-# ---- its checksum, which is that of producer snapshots, too
+# ---- its checksum, which producer snapshots use, too
 
 Crc32c = Callable[[bytes | bytearray | memoryview], int]
 
 
 def _load() -> Crc32c:
-    """The package `crc32c` asks for its own version when it is imported, and with that costs a tenth of a broker's
-    start. Only its extension module is loaded here; where that isn't where it is expected, the package itself."""
+    """Load CRC-32C. The package `crc32c` looks up its own version on import, which costs a tenth of a
+    broker's start.
+
+    So this only loads its extension module, or the package if the module isn't where it is expected.
+    """
     package = find_spec("crc32c")
     if package is not None and package.submodule_search_locations is not None:
         spec = PathFinder.find_spec("_crc32c", list(package.submodule_search_locations))
@@ -265,7 +268,7 @@ crc32c = _load()
 
 # --- The records inside a batch, one object each: for markers, internal topics, compaction and tests ----------
 #
-# Produce and Fetch never come to this part. Source: org.apache.kafka.common.record.DefaultRecord, MemoryRecordsBuilder.
+# Produce and Fetch never use this part. Source: org.apache.kafka.common.record.DefaultRecord, MemoryRecordsBuilder.
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
@@ -275,19 +278,19 @@ ABORT = 0
 COMMIT = 1
 
 _UNCOVERED = Struct(">qiibI")
-"""The header up to the CRC, and with it."""
+"""The header up to and including the CRC."""
 _COVERED = Struct(">hiqqqhii")
-"""The header from the attributes on, all of which the CRC covers."""
+"""The header from the attributes on, which the CRC covers."""
 
 _NULL = encode_varint(-1)
-"""The size of a key or a value that is null."""
+"""The size of a null key or value."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
 
 
 class Record(NamedTuple):
-    """A record as a consumer sees it; `timestamp` is the batch's append time where the topic keeps that one."""
+    """A record as a consumer sees it. `timestamp` is the batch's append time if the topic uses that."""
 
     offset: int
     timestamp: int
@@ -298,18 +301,20 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Bytes) -> list[Record]:
-    """The records of the batch at the start of `batch`, decompressed where needed; what follows it is not looked at.
+    """Return the records of the batch at the start of `batch`, decompressed if needed. Bytes after it are ignored.
 
-    The CRC is not checked. Raises `CorruptRecordError` where the records don't parse, aren't as many as the header
-    says or leave bytes over; `UnsupportedMagicError` for formats 0 and 1;
+    It doesn't check the CRC. Raises `CorruptRecordError` if the records don't parse, aren't as many as the
+    header says, or leave bytes over; `UnsupportedMagicError` for formats 0 and 1;
     `compression.DecompressionError` and `compression.CodecUnavailableError`.
     """
     return parse_records(*read_payload(batch))
 
 
 def read_payload(batch: Bytes) -> tuple[BatchHeader, bytes]:
-    """The header of the batch at the start of `batch`, and its records as bytes, decompressed where needed. Raises as
-    `read_records` does, but for what is wrong with a record."""
+    """Return the header of the batch at the start of `batch`, and its records as bytes, decompressed if needed.
+
+    Raises as `read_records` does, except for mistakes in records.
+    """
     if len(batch) < BATCH_OVERHEAD:
         raise CorruptRecordError(f"{len(batch)} bytes are no batch")
     header = read_header(batch)
@@ -324,7 +329,7 @@ def read_payload(batch: Bytes) -> tuple[BatchHeader, bytes]:
 
 
 def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
-    """The records of `payload`, which is uncompressed and holds nothing else. Raises `CorruptRecordError`."""
+    """Parse the records of `payload`, which is uncompressed and has nothing else. Raises `CorruptRecordError`."""
     if header.records_count == 0:
         return []
     if header.records_count < 0:
@@ -343,8 +348,11 @@ def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
 
 
 def parse_from(header: BatchHeader, payload: bytes, offset: int) -> Iterator[Record]:
-    """The records of `payload` from the offset on, one by one: who stops early has paid for few. Those before it are
-    passed over without a look where no offset is missing. Raises as `parse_records`, once it comes there."""
+    """Iterate over the records of `payload` from the offset on. A caller that stops early only pays for a few.
+
+    If no offset is missing, the records before it are skipped without parsing them. Raises as `parse_records`
+    does, once it comes to the mistake.
+    """
     passed, pos = 0, 0
     try:
         if header.last_offset - header.base_offset + 1 == header.records_count:
@@ -366,7 +374,7 @@ def parse_from(header: BatchHeader, payload: bytes, offset: int) -> Iterator[Rec
 
 
 def parse_stretch(header: BatchHeader, payload: bytes, pos: int, count: int) -> Iterator[Record]:
-    """So many records from `pos` on, one after the other, of a payload whose shape is proven."""
+    """Iterate over `count` records from `pos` on, of a payload whose shape has been proven."""
     for _ in range(count):
         record, pos = _parse_record(header, payload, pos)
         yield record
@@ -377,7 +385,7 @@ def _parse_record(header: BatchHeader, data: bytes, pos: int) -> tuple[Record, i
     end = pos + size
     if size < 0 or end > len(data):
         raise CorruptRecordError(f"a record of {size} bytes, {len(data) - pos} are left")
-    timestamp_delta, pos = read_varlong(data, pos + 1)  # the byte passed over: a record's attributes, unused
+    timestamp_delta, pos = read_varlong(data, pos + 1)  # the skipped byte: a record's attributes, unused
     offset_delta, pos = read_varint(data, pos)
     key, pos = _parse_bytes(data, pos, end)
     value, pos = _parse_bytes(data, pos, end)
@@ -429,12 +437,12 @@ def append_record(
     value: bytes | None,
     headers: Headers,
 ) -> None:
-    """Appends one record in the form of format 2, its length first."""
+    """Append one record in format 2, its length first."""
     key_size = -1 if key is None else len(key)
     value_size = -1 if value is None else len(value)
     body = b"".join(
         (
-            # a record's attributes, of which none are defined; then most often two zeros
+            # a record's attributes, none of which are defined; then usually two zeros
             b"\0\0\0"
             if timestamp_delta == 0 == offset_delta
             else b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta),
@@ -472,10 +480,10 @@ def build_batch(
     level: int | None = None,
     log_append_time: int | None = None,
 ) -> bytearray:
-    """A batch of at least one record at consecutive offsets.
+    """Build a batch of at least one record at consecutive offsets.
 
-    With `log_append_time` (ms) the batch's timestamps are of that type, and it is its largest; the records keep the
-    deltas of their own. Raises `compression.CodecUnavailableError`.
+    With `log_append_time` (ms) the batch's timestamps are of that type, and that time is its largest; the
+    records keep their own deltas. Raises `compression.CodecUnavailableError`.
     """
     attributes = codec
     if transactional:
@@ -510,8 +518,10 @@ def build_batch(
 
 
 class RecordsOfOneTime(list[tuple[bytes, bytes | None]]):
-    """Keys and values that are made ready for their batch as they are added: some thousands take many turns of the loop
-    to become a batch, which `build_batch_of_one_time` then only has to seal."""
+    """Keys and values that are encoded for their batch when they are added.
+
+    Some thousands of them take many turns of the loop. `build_batch_of_one_time` then only has to seal them.
+    """
 
     __slots__ = ("payload",)
 
@@ -525,7 +535,7 @@ class RecordsOfOneTime(list[tuple[bytes, bytes | None]]):
 
 
 def _append_plain(out: bytearray, offset_delta: int, key: bytes, value: bytes | None) -> None:
-    """`append_record` of one that has the batch's time and no headers, in half the time."""
+    """The same as `append_record` for a record with the batch's time and no headers, in half the time."""
     delta = SHORT_VARINTS[offset_delta] if offset_delta < 256 else encode_varint(offset_delta)
     key_size = SHORT_VARINTS[len(key)] if len(key) < 256 else encode_varint(len(key))
     if value is None:
@@ -545,10 +555,10 @@ def build_batch_of_one_time(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """A batch as coordinators write theirs: keys and values, all of the same time in ms; with a producer id it is part
-    of that one's transaction.
+    """Build a batch as coordinators write it: keys and values, all with the same time in ms.
 
-    What `build_batch` makes of the same, in half the time where there are few records.
+    With a producer id it is part of that producer's transaction. The result is the same as that of
+    `build_batch`, in half the time if there are few records.
     """
     if isinstance(records, RecordsOfOneTime):
         payload, count = records.payload, len(records)
@@ -568,8 +578,10 @@ def seal_of_one_time(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """The batch of so many records, which were appended one behind the other and all have its time; with a producer id
-    it is part of that one's transaction."""
+    """Build the batch of `count` records that were already appended one after the other, and all have its time.
+
+    With a producer id it is part of that producer's transaction.
+    """
     covered = _COVERED.pack(
         0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         count - 1,
@@ -593,7 +605,7 @@ def build_end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The 78 bytes that end a transaction in a partition, `control_type` being `ABORT` or `COMMIT`.
+    """Build the 78 bytes that end a transaction in a partition. `control_type` is `ABORT` or `COMMIT`.
 
     Source: org.apache.kafka.common.record.EndTransactionMarker.
     """
@@ -612,7 +624,7 @@ def _marker_record(control_type: int, coordinator_epoch: int) -> bytes:
 
 
 def read_control_type(key: bytes | None) -> int:
-    """A control record's type, whatever its version. Raises `CorruptRecordError` where the key is too short."""
+    """A control record's type, whatever its version. Raises `CorruptRecordError` if the key is too short."""
     if key is None or len(key) < _CONTROL_KEY.size:
         raise CorruptRecordError(f"control record key {key!r}")
     control_type: int = _CONTROL_KEY.unpack_from(key)[1]
@@ -620,7 +632,7 @@ def read_control_type(key: bytes | None) -> int:
 
 
 def read_coordinator_epoch(value: bytes | None) -> int:
-    """The coordinator epoch in a marker's value. Raises `CorruptRecordError` where that is too short."""
+    """The coordinator epoch in a marker's value. Raises `CorruptRecordError` if that is too short."""
     if value is None or len(value) < _END_TXN_VALUE.size:
         raise CorruptRecordError(f"end transaction marker {value!r}")
     coordinator_epoch: int = _END_TXN_VALUE.unpack_from(value)[1]
@@ -628,9 +640,9 @@ def read_coordinator_epoch(value: bytes | None) -> int:
 
 
 class EndTransactionMarker(NamedTuple):
-    """The record inside a transaction marker, and what its writer said besides.
+    """The record inside a transaction marker, and more from its writer.
 
-    Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int32 coordinator epoch`; later
+    Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int32 coordinator epoch`. Later
     versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
     """
 
@@ -638,11 +650,11 @@ class EndTransactionMarker(NamedTuple):
     coordinator_epoch: int
     timestamp_ms: int
     transaction_version: int = 0
-    """That of the WriteTxnMarkers request, by which its epoch is checked; no record says it."""
+    """The version in the WriteTxnMarkers request, which decides how the epoch is checked. No record has it."""
 
 
 def read_marker(batch: Bytes) -> EndTransactionMarker | None:
-    """The marker that a control batch holds; None for another kind of control record, or no record at all.
+    """The marker in a control batch; None for another kind of control record, or no record at all.
 
     Compaction may have emptied the batch. Raises `CorruptRecordError`.
     """
@@ -657,7 +669,7 @@ def read_marker(batch: Bytes) -> EndTransactionMarker | None:
 
 
 def seal_batch(header: BatchHeader, payload: Bytes, level: int | None) -> bytearray:
-    """`header` before `payload`, which is compressed with the header's codec; length and CRC are set here."""
+    """Put `header` before `payload`, compressed with the header's codec. Sets length and CRC."""
     codec = header.attributes & compression.CODEC_MASK
     if codec != compression.NONE:
         payload = compression.compress(codec, payload, level)
@@ -666,7 +678,7 @@ def seal_batch(header: BatchHeader, payload: Bytes, level: int | None) -> bytear
 
 
 def _seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytearray:
-    """The batch around what its CRC covers: the header from the attributes on, and the payload."""
+    """Build the batch around the bytes that its CRC covers: the header from the attributes on, and the payload."""
     length = ATTRIBUTES_POS - LOG_OVERHEAD + len(covered)
     batch = bytearray(_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
     batch += covered

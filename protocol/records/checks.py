@@ -1,16 +1,16 @@
-"""What a broker checks of a batch that a producer sends, and what it makes of it.
+"""The broker's checks of a batch that a producer sends, and how it is stored.
 
-This is Kafka's `LogValidator`, with the checks that come before it in `ProduceRequest.validateRecords` and
+This is Kafka's `LogValidator`, with the preceding checks of `ProduceRequest.validateRecords` and
 `UnifiedLog.analyzeAndValidateRecords`.
 
-A batch is judged where it lies, and stored as it came but for its largest timestamp and the type of its timestamps.
-Only where the topic asks for another codec is it built anew. Base offset and leader epoch are the log's to assign.
+A batch is checked in place, and stored as it came, except for its largest timestamp and the type of its timestamps.
+It is only rebuilt if the topic asks for another codec. The log assigns base offset and leader epoch.
 
-Compressed batches are unpacked to look at their records; where the codec's library isn't installed they are stored
-after the checks on the header, in the codec they came in. Stricter than Kafka: the sizes of records in compressed
-batches must be right (Kafka passes over them, and its consumers then fail), a batch may unpack to
-`compression.MAX_DECOMPRESSED_BYTES` at most (MESSAGE_TOO_LARGE, on which producers split it), and null records, which
-Kafka never answers, are INVALID_RECORD.
+Compressed batches are decompressed to check their records. If the codec's library isn't installed, only the
+header is checked, and they are stored in their own codec. Some checks are stricter than Kafka's: the sizes of
+records in compressed batches must be right (Kafka ignores them, and its consumers then fail); a batch may
+decompress to at most `compression.MAX_DECOMPRESSED_BYTES` (MESSAGE_TOO_LARGE, so that producers split it);
+and null records, which Kafka never answers, are INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -74,34 +74,34 @@ TARGET_CODECS = {
     "lz4": compression.LZ4,
     "zstd": compression.ZSTD,
 }
-"""The values of `compression.type` but for "producer", which keeps each batch's own codec."""
+"""The values of `compression.type`, except "producer", which keeps each batch's own codec."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What a topic's configuration says of batches; the defaults are those of Kafka 4.4."""
+    """A topic's settings for batches, with Kafka 4.4's defaults."""
 
     max_message_bytes: int = 1_048_588
     max_decompressed_message_bytes: int = _INT32_MAX
-    """Of one record of a compressed batch: its body, without its length."""
+    """The limit for one record of a compressed batch: for its body, without its length."""
     message_timestamp_type: str = "CreateTime"
     before_max_ms: int = _INT64_MAX
     after_max_ms: int = 3_600_000
     compacted: bool = False
     compression_type: str = "producer"
     compression_level: int | None = None
-    """Of the codec in `compression_type`; None for its default."""
+    """For the codec in `compression_type`; None for its default."""
 
 
 class CheckedBatch(NamedTuple):
-    """A batch fit to be stored, and its header as it stands there."""
+    """A batch ready to be stored, and its header."""
 
     batch: bytearray | memoryview
     header: BatchHeader
 
 
 class RequestFailedError(Exception):
-    """Bytes on which Kafka fails as a whole: every partition of the request is answered with this."""
+    """Bytes on which Kafka fails as a whole: every partition of the request gets this error."""
 
     def __init__(self, error: Error, message: str | None = None) -> None:
         super().__init__(error, message)
@@ -109,14 +109,14 @@ class RequestFailedError(Exception):
         self.message = message
 
 
-# ---- the shape of what came, before anything is asked of its topic
+# ---- the form of the bytes, before the topic matters
 
 
 def check_shape(records: memoryview | bytes | None, api_version: int) -> int:
-    """The size of the one batch in a partition's records; an incomplete one behind it counts for nothing.
+    """Return the size of the one batch in a partition's records. An incomplete batch after it is ignored.
 
-    Raises `KafkaError` where the partition is refused (INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, and
-    CORRUPT_MESSAGE for rubbish behind the batch), `RequestFailedError` where the request is.
+    Raises `KafkaError` if the partition is refused (INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, and
+    CORRUPT_MESSAGE for garbage after the batch), `RequestFailedError` if the request is.
     """
     if records is None:
         raise KafkaError(Error.INVALID_RECORD)
@@ -145,13 +145,13 @@ def check_shape(records: memoryview | bytes | None, api_version: int) -> int:
         if second is not None:
             raise KafkaError(Error.INVALID_RECORD)
     if size < PRODUCER_EPOCH_POS:
-        # Here Kafka reads past the end for the producer id.
+        # Kafka reads past the end here, for the producer id.
         raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)
     return size
 
 
 def _whole_batch_size(records: memoryview | bytes, pos: int) -> int | None:
-    """None where the batch isn't whole. Raises `CorruptRecordError` with the text of Kafka's answer."""
+    """None if the batch isn't whole. Raises `CorruptRecordError` with the text of Kafka's answer."""
     left = len(records) - pos
     if left < LOG_OVERHEAD:
         return None
@@ -171,7 +171,7 @@ def _whole_batch_size(records: memoryview | bytes, pos: int) -> int | None:
     return None if left < size else size
 
 
-# ---- one batch, and what is stored of it
+# ---- one batch, and how it is stored
 
 
 def validate(
@@ -183,15 +183,17 @@ def validate(
     effort: Effort = ANY,
     unpacked: Unpacked | None = None,
 ) -> CheckedBatch:
-    """Checks the one whole batch that `batch` is (see `check_shape`), and makes it what is to be stored.
+    """Check `batch`, which is one whole batch (see `check_shape`), and make it ready to be stored.
 
-    Patched in place are its largest timestamp, the type of its timestamps, and the CRC where these were different.
-    `topic` and `partition` are named in texts alone; `unpacked` is told what a compressed batch unpacks to, where the
-    effort is enough for that. Raises `KafkaError`: INVALID_RECORD, MESSAGE_TOO_LARGE,
-    CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR where Kafka fails on the batch; as `RecordValidationError` INVALID_RECORD and
-    INVALID_TIMESTAMP. `TooMuchEffortError`, with nothing patched yet, where it takes more than `effort` allows.
+    Its largest timestamp, the type of its timestamps, and the CRC are patched in place if they differ.
+    `topic` and `partition` only occur in texts. `unpacked` gets the decompressed size of the batch, if the
+    effort allows to find out.
+
+    Raises `KafkaError`: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR if Kafka
+    fails on the batch; as `RecordValidationError` INVALID_RECORD and INVALID_TIMESTAMP. `TooMuchEffortError`,
+    before anything is patched, if it takes more than `effort` allows.
     """
-    # 1. The header.
+    # 1. Check the header.
     size = len(batch)
     if _INT64.unpack_from(batch, BASE_OFFSET_POS)[0]:
         raise KafkaError(Error.INVALID_RECORD)
@@ -215,11 +217,11 @@ def validate(
     target = TARGET_CODECS.get(rules.compression_type, codec)
     if target != codec and not compression.is_available(target):
         target = codec
-    # 2. What it unpacks to.
+    # 2. Decompress it.
     payload: bytes | memoryview = whole[BATCH_OVERHEAD:]
     if codec != compression.NONE:
         if codec == compression.ZSTD and not payload:
-            raise KafkaError(Error.INVALID_RECORD)  # to Kafka's decompressor a stream of nothing
+            raise KafkaError(Error.INVALID_RECORD)  # Kafka's decompressor sees an empty stream
         try:
             payload = compression.decompress(codec, payload, effort)
         except compression.CodecUnavailableError:
@@ -229,14 +231,14 @@ def validate(
                 unpacked.size_bytes = compression.MAX_DECOMPRESSED_BYTES
             raise KafkaError(Error.MESSAGE_TOO_LARGE) from error
         except compression.DecompressionError as error:
-            if unpacked is not None:  # as far as that, at most
+            if unpacked is not None:  # at most that far
                 unpacked.size_bytes = min(effort.unpacked_bytes, compression.MAX_DECOMPRESSED_BYTES)
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         if unpacked is not None:
             unpacked.size_bytes = len(payload)
         if len(payload) > rules.max_decompressed_message_bytes:
             _check_bodies(payload, header.records_count, rules.max_decompressed_message_bytes, effort)
-    # 3. The shape of its records, and which of them may be wrong.
+    # 3. Check the shape of its records, and find out whether any of them may be wrong.
     try:
         shape = walk_records(payload, count, effort)
     except RecordSizeVarintError as error:
@@ -245,7 +247,7 @@ def validate(
     except CorruptRecordError as error:
         raise KafkaError(Error.INVALID_RECORD) from error
     skimmed = codec == target != compression.NONE
-    # The least and the largest timestamp, if they don't overflow.
+    # The smallest and the largest timestamp, if they don't overflow.
     if attributes & TIMESTAMP_TYPE_BIT:
         least = largest = header.max_timestamp
     else:
@@ -256,13 +258,13 @@ def validate(
             raise TooMuchEffortError
         suspects = Suspects(header, rules, now_ms, f"{topic}-{partition}", skimmed)
         least, largest = suspects.check(bytes(payload))
-    # 4. What is stored.
+    # 4. Make what is stored.
     if target != codec:
         if len(payload) > effort.rebuilt_bytes:
             raise TooMuchEffortError
         return _rebuild(header, payload, shape, least, largest, target, rules, now_ms)
     if skimmed and not shape.offsets_are_consecutive:
-        # Kafka means to build such a batch anew, and fails since it has only skimmed the records.
+        # Kafka wants to rebuild such a batch, and fails because it has only skimmed the records.
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
     if (
         largest == header.max_timestamp >= NO_TIMESTAMP
@@ -274,8 +276,8 @@ def validate(
 
 
 def _check_bodies(payload: bytes | memoryview, count: int, most: int, effort: Effort) -> None:
-    """Kafka looks at a record's size before it unpacks the record (DefaultRecord.readFrom). Where sizes make no sense
-    it is the walk that says so."""
+    """Check the sizes of records as Kafka does before it decompresses each (DefaultRecord.readFrom). The walk
+    over the records reports impossible sizes."""
     if count > effort.suspects:
         raise TooMuchEffortError
     try:
@@ -287,7 +289,7 @@ def _check_bodies(payload: bytes | memoryview, count: int, most: int, effort: Ef
 
 
 def _largest_unread(header: BatchHeader, rules: RecordRules, now_ms: int) -> int:
-    """The largest timestamp that the header claims, where the records can't be read. Raises `KafkaError`."""
+    """The largest timestamp that the header claims, if the records can't be read. Raises `KafkaError`."""
     if rules.message_timestamp_type == "CreateTime":
         refused = header.max_timestamp > now_ms + rules.after_max_ms
     else:
@@ -313,8 +315,10 @@ def _store(
 
 
 def stamped(checked: CheckedBatch, rules: RecordRules, now_ms: int) -> CheckedBatch:
-    """A batch that was checked some time ago, with the time of its append where the topic wants that by now. Kafka
-    checks and stamps under the partition's lock, so that such times never go back."""
+    """Stamp a batch that was checked some time ago with its append time, if the topic wants that by now.
+
+    Kafka checks and stamps under the partition's lock, so that such times never decrease.
+    """
     batch, header = checked
     if rules.message_timestamp_type == "CreateTime":
         return checked
@@ -331,7 +335,8 @@ def _rebuild(
     rules: RecordRules,
     now_ms: int,
 ) -> CheckedBatch:
-    """The batch in the codec `target`, with consecutive offsets. Producer, sequence and the transaction's flag stay.
+    """Rebuild the batch in the codec `target`, with consecutive offsets. Producer, sequence and the
+    transactional flag stay.
 
     Source: LogValidator.buildRecordsAndAssignOffsets, MemoryRecordsBuilder.
     """
@@ -343,7 +348,7 @@ def _rebuild(
             and (header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0)
         )
     ):
-        # Fine as long as nobody builds such a batch: on that Kafka fails.
+        # Allowed as long as nobody rebuilds such a batch. Kafka fails on that.
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
     append_time = None if rules.message_timestamp_type == "CreateTime" else now_ms
     size_end = read_varint(payload, 0)[1]
@@ -377,46 +382,47 @@ def _rebuild(
     return CheckedBatch(stored, read_header(stored))
 
 
-# ---- a walk over the uncompressed records of a batch, that proves their shape and makes no object per record
+# ---- a walk over a batch's uncompressed records that proves their shape and makes no object per record
 #
-# Every record that a producer sends uncompressed passes through here, so that speed counts: one after the other, in a
-# loop with the varints of one and two bytes written out (about 0.45 µs each), and whole stretches at once where the
-# records that follow look like the last one.
+# Every record that a producer sends uncompressed passes here, so speed matters. The walk goes record by
+# record, in a loop with inlined varints of one and two bytes (about 0.45 µs per record), or takes whole
+# stretches at once if the next records look like the last one.
 #
-# What is proven: each record's size lies within the batch, its fields fit it exactly, header keys aren't null, there
-# are as many records as said, and no bytes are left over. A negative size of a key or a value means null, as in Kafka.
+# It proves that each record's size lies within the batch, its fields fit in it exactly, header keys aren't
+# null, the number of records is right, and no bytes are left over. A negative size of a key or a value means
+# null, as in Kafka.
 # Source: org.apache.kafka.common.record.DefaultRecord and DefaultRecordBatch.
 
 _WORTHWHILE = 20
-"""Records left from which on a stretch is looked for: to look costs as much as some ten records."""
+"""The least number of remaining records to look for a stretch: looking costs as much as some ten records."""
 _MAX_PATIENCE = 64
-"""Records walked one by one between two looks, where looking didn't pay."""
+"""The most records to walk one by one before looking again, if looking hasn't paid off."""
 _COPY_BELOW_BYTES = 256
-"""Average size of a record up to which the batch is copied first: bytes are read several times faster than a
-memoryview. Of larger records that look alike so little is read that the copy would cost more than it saves."""
+"""The average record size up to which the batch is copied first: bytes are read several times faster than a
+memoryview. Of larger records that look alike so little is read that copying would cost more than it saves."""
 _COPY_UNLIKE_BELOW_BYTES = 4096
-"""The same where they don't look alike, so that each is walked. Larger records are too few for it to matter."""
+"""The same for records that don't look alike, so that each is walked. Larger ones are too few to matter."""
 
 
 class RecordSizeVarintError(CorruptRecordError):
-    """A record's size that goes on past five bytes: for this Kafka has an answer of its own."""
+    """A record's size that takes more than five bytes. Kafka has its own answer for that."""
 
 
 class RecordsShape(NamedTuple):
-    """What the checks of a batch need to know of its records. Deltas are those that stand in the records, in ms."""
+    """The properties of a batch's records that the checks need. Deltas are those in the records, in ms."""
 
     min_timestamp_delta: int
     max_timestamp_delta: int
     has_null_key: bool
     offsets_are_consecutive: bool
-    """Whether the offset deltas are 0, 1, 2 …"""
+    """True if the offset deltas are 0, 1, 2 …"""
 
 
 def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> RecordsShape:
-    """Proves that `data` is exactly `count` > 0 records, and sums them up.
+    """Prove that `data` is exactly `count` > 0 records, and return their properties.
 
-    `data` must end where the batch ends: that is what stops a size that reaches too far.
-    Raises `RecordSizeVarintError`, else `CorruptRecordError`; `TooMuchEffortError`.
+    `data` must end where the batch ends: that catches a size that reaches too far. Raises
+    `RecordSizeVarintError`, else `CorruptRecordError`; `TooMuchEffortError`.
     """
     if count > effort.records:
         raise TooMuchEffortError
@@ -446,8 +452,8 @@ def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> 
 
 
 def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, RecordsShape]]:
-    """Sums up records that `walk_records` has proven, `length` of them at a time: where in `data` these begin, and
-    their shape, but for whether offsets are consecutive."""
+    """Iterate over records that `walk_records` has proven, `length` at a time: their position in `data`, and
+    their properties, except for whether offsets are consecutive."""
     walk = _Walk(data)
     while walk.index < count:
         pos = walk.pos
@@ -457,8 +463,10 @@ def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, 
 
 
 def sizes_of_bodies(data: bytes | memoryview, count: int) -> Iterator[int]:
-    """What the length of each of `count` records says: the bytes behind it. Raises as a walk does where they can't be
-    gone through, when it comes to that: `CorruptRecordError`, `IndexError`."""
+    """Iterate over the sizes that the lengths of `count` records give, without the length itself.
+
+    Raises as a walk does when it comes to a mistake: `CorruptRecordError`, `IndexError`.
+    """
     pos = 0
     for _ in range(count):
         at, end = _read_record_size(data, pos)
@@ -467,7 +475,7 @@ def sizes_of_bodies(data: bytes | memoryview, count: int) -> Iterator[int]:
 
 
 class _Walk:
-    """How far the walk has come: the next record has `index` and begins at `pos`, the last one began at `start`."""
+    """The state of the walk: the next record has `index` and begins at `pos`, the last one began at `start`."""
 
     __slots__ = (
         "consecutive",
@@ -493,13 +501,13 @@ class _Walk:
         self.headers_left = ANY.pieces
 
     def go_on(self, stop: int) -> None:
-        """One record after the other up to the index `stop`. An `IndexError` means the end of the batch."""
+        """Walk record by record up to the index `stop`. An `IndexError` means the end of the batch."""
         data, pos, start = self.data, self.pos, self.start
         min_delta, max_delta = self.min_delta, self.max_delta
         last_raw = -1
         for index in range(self.index, stop):
             start = pos
-            # The record's size. All sizes are zigzag: a first byte that is odd means a negative one.
+            # The record's size. All sizes are zigzag: an odd first byte means a negative one.
             byte = data[pos]
             if byte < 0x80:
                 at = pos + 1
@@ -514,7 +522,7 @@ class _Walk:
                 else:
                     at, end = _read_record_size(data, pos)
 
-            # Its attributes, of which none are defined, and the timestamp delta, mostly that of the record before.
+            # Its attributes, none of which are defined, and the timestamp delta, usually that of the record before.
             raw = data[at + 1]
             at += 2
             if raw > 0x7F:
@@ -533,7 +541,7 @@ class _Walk:
                 if delta < min_delta:
                     min_delta = delta
 
-            # The offset delta, mostly the index.
+            # The offset delta, usually the index.
             raw = data[at]
             if raw < 0x80:
                 at += 1
@@ -582,7 +590,7 @@ class _Walk:
         self.min_delta, self.max_delta = min_delta, max_delta
 
     def skip_alike(self, stop: int) -> int:
-        """Past the records that look like the last one, at most up to the index `stop`. Returns how many they are."""
+        """Skip the records that look like the last one, at most up to the index `stop`. Returns their number."""
         layout = layout_of(self.data, self.start)
         if layout is None:
             return 0
@@ -626,7 +634,7 @@ class _Walk:
 
 
 def _read_record_size(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """Where the record's fields begin and where they end."""
+    """The start and the end of the record's fields."""
     try:
         size, at = read_varint(data, pos)
     except VarintTooLongError as error:
@@ -636,21 +644,21 @@ def _read_record_size(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     return at, at + size
 
 
-# ---- records of a batch that their topic doesn't take: without a key where it is compacted, of a time too far away
+# ---- records that their topic refuses: without a key if it is compacted, or with a time too far away
 #
 # Sources: `LogValidator.validateRecord`, `validateKey`, `validateTimestamp`, `processRecordErrors`; KIP-467.
 
 _RECORD_ERRORS_IN_MESSAGE = 3
 _STRETCH = 32
-"""Records that are judged together, before each by itself."""
+"""The records to judge together, before each is judged by itself."""
 
 MOST_RECORD_ERRORS = 100
-"""So many records of a batch are told to be wrong, and no further one is looked for: to tell of a million takes seconds
-and hundreds of megabytes. Kafka tells of each."""
+"""The most wrong records of a batch to report; no others are looked for. Reporting a million takes seconds
+and hundreds of megabytes. Kafka reports all."""
 
 
 class RecordValidationError(KafkaError):
-    """Records that their topic doesn't take: each with its index in the batch and the reason (KIP-467)."""
+    """Records that their topic refuses, each with its index in the batch and the reason (KIP-467)."""
 
     def __init__(self, error: Error, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(error, message)
@@ -658,7 +666,7 @@ class RecordValidationError(KafkaError):
 
 
 def _range_of_timestamps(header: BatchHeader, shape: RecordsShape) -> tuple[int, int]:
-    """The least and the largest one, if they don't overflow."""
+    """The smallest and the largest timestamp, if they don't overflow."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return header.max_timestamp, header.max_timestamp
     return (
@@ -670,7 +678,7 @@ def _range_of_timestamps(header: BatchHeader, shape: RecordsShape) -> tuple[int,
 def all_are_fine(
     header: BatchHeader, shape: RecordsShape, rules: RecordRules, now_ms: int, least: int, largest: int
 ) -> bool:
-    """Whether the range of the timestamps and the shape of the records say that no single one can be wrong."""
+    """True if the range of timestamps and the shape of the records exclude any wrong record."""
     if rules.compacted and shape.has_null_key:
         return False
     if least < _INT64_MIN or largest > _INT64_MAX:
@@ -684,8 +692,7 @@ def all_are_fine(
 
 
 class Suspects(NamedTuple):
-    """A batch among whose records there may be wrong ones: it is gone through in short stretches, and records are made
-    only of those that may hold such."""
+    """A batch that may have wrong records. It is checked in short stretches, and only suspicious ones are parsed."""
 
     header: BatchHeader
     rules: RecordRules
@@ -694,7 +701,7 @@ class Suspects(NamedTuple):
     skimmed: bool
 
     def check(self, payload: bytes) -> tuple[int, int]:
-        """The least and the largest timestamp. Raises `RecordValidationError`."""
+        """Return the smallest and the largest timestamp. Raises `RecordValidationError`."""
         header, count = self.header, self.header.records_count
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
         least, largest = _INT64_MAX, _INT64_MIN

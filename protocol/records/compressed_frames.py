@@ -1,14 +1,14 @@
-"""Snappy and LZ4 as Kafka's clients frame them; imported with the first batch of either, since it needs `cramjam`.
+"""Snappy and LZ4 in the framing of Kafka's clients. Imported with the first such batch, because it needs `cramjam`.
 
-Snappy: the Java client frames as the library xerial/snappy-java does: a header of 16 bytes, then {int32 size, block} …
-; librdkafka writes a single plain block. Kafka reads both. The framing of the snappy project itself is a third one that
-Kafka doesn't know. Source: org.xerial.snappy SnappyOutputStream, SnappyInputStream.
+Snappy: the Java client uses the framing of the library xerial/snappy-java: a header of 16 bytes, then {int32 size,
+block} …; librdkafka writes a single plain block. Kafka reads both. The framing of the snappy project itself is
+another one, which Kafka doesn't know. Source: org.xerial.snappy SnappyOutputStream, SnappyInputStream.
 
-LZ4: the frame format, as far as Kafka's clients can read it, of blocks that don't depend on each other. Frames are put
-together here because the common libraries link blocks by default, which the Java client refuses; the blocks themselves
-are the library's. Refused as in Kafka are linked blocks, unknown versions and a header whose checksum is wrong; a
-checksum over the whole content is passed over. Source: org.apache.kafka.common.compress.Lz4BlockInputStream,
-Lz4BlockOutputStream; the LZ4 frame format 1.6.
+LZ4: the frame format with independent blocks, as far as Kafka's clients can read it. Frames are built here
+because the common libraries link blocks by default, which the Java client refuses; the library makes the
+blocks themselves. As in Kafka, linked blocks, unknown versions and a header with a wrong checksum are
+refused. A checksum of the whole content is ignored. Source:
+org.apache.kafka.common.compress.Lz4BlockInputStream, Lz4BlockOutputStream; the LZ4 frame format 1.6.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
 # ---- snappy
 
 MAGIC = b"\x82SNAPPY\x00"
-_HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version and the least compatible one
+_HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # its version and the oldest compatible one
 _INT32 = Struct(">i")
 _BLOCK_BYTES = 32 * 1024
-"""Of uncompressed data, as in SnappyOutputStream."""
+"""The uncompressed size, as in SnappyOutputStream."""
 
 
 def compress_blocks(data: bytes | bytearray | memoryview) -> bytes:
-    """The framed form."""
+    """Return the framed form."""
     view = memoryview(data)
     parts = [_HEADER]
     for start in range(0, len(view), _BLOCK_BYTES):
@@ -41,10 +41,10 @@ def compress_blocks(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def decompress_blocks(data: bytes, max_block_bytes: int, effort: Effort = ANY) -> Iterator[bytes]:
-    """Each block's uncompressed bytes. Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`,
-    `TooMuchEffortError`.
+    """Iterate over each block's uncompressed bytes.
 
-    A block names its uncompressed size, and so much is allocated: more than `max_block_bytes` is refused before.
+    A block names its uncompressed size, and that much is allocated. A size above `max_block_bytes` is refused
+    before that. Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`, `TooMuchEffortError`.
     """
     if not data.startswith(MAGIC):
         yield _decompress_block(data, max_block_bytes, effort)
@@ -53,7 +53,7 @@ def decompress_blocks(data: bytes, max_block_bytes: int, effort: Effort = ANY) -
         raise ValueError("the stream ends within its header")
     pos = len(_HEADER)
     while len(data) - pos >= _INT32.size:
-        if data.startswith(MAGIC, pos):  # another stream behind the first
+        if data.startswith(MAGIC, pos):  # another stream after the first
             pos += len(_HEADER)
             continue
         size: int = _INT32.unpack_from(data, pos)[0]
@@ -77,7 +77,7 @@ def _decompress_block(block: bytes, max_block_bytes: int, effort: Effort) -> byt
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
-"""Version 1, independent blocks of at most 64 KiB, no checksums; the last byte is the header's own."""
+"""Version 1, independent blocks of at most 64 KiB, no checksums. The last byte is the header's own checksum."""
 _LZ4_BLOCK_BYTES = 64 * 1024
 FAST_LEVEL = 9
 _UINT32 = Struct("<I")
@@ -93,9 +93,9 @@ _RESERVED_MASK = 0x03
 
 
 def compress_frame(data: bytes | bytearray | memoryview, level: int) -> bytes:
-    """A frame of one or more blocks; a block that wouldn't shrink is stored as it is.
+    """Return a frame of one or more blocks. A block that wouldn't shrink is stored as it is.
 
-    As in Kafka the level counts only where it isn't `FAST_LEVEL`, its default.
+    As in Kafka the level only counts if it isn't `FAST_LEVEL`, its default.
     """
     view = memoryview(data)
     parts = [_LZ4_HEADER]
@@ -114,7 +114,7 @@ def _pack_fast(plain: memoryview) -> bytes:
 
 
 def _pack(plain: memoryview, level: int) -> bytes:
-    # The library has levels for frames alone. In a frame of a single block that block depends on no other.
+    # The library only has levels for frames. The block in a frame of a single block depends on no other.
     frame = bytes(cramjam.lz4.compress(plain, level=level))
     start = 15 if frame[4] & _CONTENT_SIZE_BIT else 7
     field: int = _UINT32.unpack_from(frame, start)[0]
@@ -122,7 +122,7 @@ def _pack(plain: memoryview, level: int) -> bytes:
 
 
 def decompress_frame(data: bytes) -> Iterator[bytes]:
-    """Each block's uncompressed bytes; what follows the frame is passed over.
+    """Iterate over each block's uncompressed bytes. Data after the frame is ignored.
 
     Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`.
     """
@@ -141,7 +141,7 @@ def decompress_frame(data: bytes) -> Iterator[bytes]:
         if len(data) - pos < (4 if has_checksums else 0):
             raise ValueError("the frame ends within a block")
         if has_checksums:
-            # The library has no checksum to call, but it checks a block that is a frame of its own.
+            # The library has no function for the checksum, but it checks a block in a frame of its own.
             pos += 4
             yield bytes(cramjam.lz4.decompress(_checked_header(data[5]) + data[start:pos] + bytes(4)))
         elif field & _UNCOMPRESSED_BIT:
@@ -160,7 +160,7 @@ def _checked_header(block_descriptor: int) -> bytes:
 
 
 def _read_header(data: bytes) -> tuple[int, int, int]:
-    """The flags, the most bytes of a block, and where the blocks begin."""
+    """The flags, the largest size of a block, and the start of the blocks."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
         raise ValueError("no frame")
     flags, block_descriptor = data[4], data[5]
@@ -188,7 +188,7 @@ _MASK = 0xFFFFFFFF
 
 
 def _short_xxh32(data: bytes) -> int:
-    """The hash XXH32, seed 0, of less than 16 bytes: a frame's header has 2 or 10."""
+    """The hash XXH32 with seed 0 of less than 16 bytes: a frame's header has 2 or 10."""
     value = _PRIME_5 + len(data)
     words = len(data) & ~3
     for pos in range(0, words, 4):

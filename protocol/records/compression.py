@@ -1,7 +1,7 @@
-"""The codecs of record batches, with what they may unpack to.
+"""The codecs of record batches, and the limit for decompressed data.
 
-gzip is in the standard library; snappy, lz4 and zstd come with the optional package `cramjam`, imported at first use.
-Sources: org.apache.kafka.common.compress, CompressionType; KIP-110 (zstd), KIP-390 (levels).
+gzip is in the standard library. snappy, lz4 and zstd need the optional package `cramjam`, imported at first
+use. Sources: org.apache.kafka.common.compress, CompressionType; KIP-110 (zstd), KIP-390 (levels).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ CODEC_MASK = 0x07
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_LEVELS = {GZIP: -1, LZ4: 9, ZSTD: 3}
-"""Of `compression.gzip.level` and its like."""
+"""The defaults of `compression.gzip.level` and the like."""
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""What a batch may unpack to. Kafka reads it as a stream and names no limit; this is 256 times what a batch may
-be (`max.message.bytes`), and more than twice what a request may be (`socket.request.max.bytes`)."""
+"""The largest decompressed size of a batch. Kafka reads it as a stream and has no limit. This is 256 times
+the largest batch (`max.message.bytes`), and more than twice the largest request (`socket.request.max.bytes`)."""
 
 _GZIP_WINDOW_BITS = 31
 _PACKED_PIECE_BYTES = 16 * 1024
-_JOINED_BYTES = 8 * 1024 * 1024  # a copy of more would be noticed
+_JOINED_BYTES = 8 * 1024 * 1024  # copying more would be noticeable
 _UNPACKED_PIECE_BYTES = 4 * 1024 * 1024
 
 
 class CodecUnavailableError(Exception):
-    """The codec is Kafka's, but its library isn't installed."""
+    """Kafka has this codec, but its library isn't installed."""
 
 
 class DecompressionError(Exception):
-    """Bytes that the codec can't read, or a codec that is nobody's."""
+    """The codec can't read these bytes, or there is no such codec."""
 
 
 class DecompressedTooLargeError(DecompressionError):
@@ -52,14 +52,14 @@ class DecompressedTooLargeError(DecompressionError):
 
 
 def is_available(codec: int) -> bool:
-    """Whether batches of this codec can be read and written here. Raises nothing, whatever the number."""
+    """True if batches of this codec can be read and written here. Any number is allowed."""
     if codec in (NONE, GZIP):
         return True
     return codec in (SNAPPY, LZ4, ZSTD) and find_spec("cramjam") is not None
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort = ANY) -> bytes | memoryview:
-    """The uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES` of them: many as a view, so that none is copied.
+    """Return the uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES`; many as a view, to avoid a copy.
 
     Raises `DecompressionError`, `CodecUnavailableError`, `TooMuchEffortError`.
     """
@@ -90,7 +90,7 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort 
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """The compressed form that Kafka's own clients can read. Raises `CodecUnavailableError`, `ValueError`."""
+    """Compress so that Kafka's own clients can read it. Raises `CodecUnavailableError`, `ValueError`."""
     if level is None:
         level = DEFAULT_LEVELS.get(codec, 0)
     if codec == NONE:
@@ -141,10 +141,10 @@ def _join_bounded(chunks: Iterable[bytes], effort: Effort) -> bytes | memoryview
 
 
 def _gunzip(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-    """Members one behind the other; what follows them and is none is passed over, as in Java's GZIPInputStream.
+    """Decompress consecutive members. Other data after them is ignored, as in Java's GZIPInputStream.
 
-    What is packed and what is unpacked go through in pieces: a thread holds the interpreter while it copies, and what
-    is left behind a member is copied for each of them.
+    Input and output are processed in pieces: a thread holds the interpreter while it copies, and the rest of
+    the input is copied for each member.
     """
     pos, end = 0, len(data)
     view = memoryview(data)
@@ -175,8 +175,8 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
             if not _is_too_small_a_buffer(error):
                 raise
             return _decompress_little_zstd(data, effort)
-        # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that are
-        # written to, but at a price that the likely case need not pay. It goes with the last view of it.
+        # It compresses better than most, or is corrupt. Of the largest buffer the kernel only provides the pages
+        # that are written, but at a price that the usual case needn't pay. It is freed with its last view.
         largest = mmap.mmap(-1, MAX_DECOMPRESSED_BYTES)
         try:
             size = cramjam.zstd.decompress_into(data, largest)
@@ -188,7 +188,7 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
 
 
 def _decompress_little_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> bytes:
-    """What packs better than most, and is still little."""
+    """Decompress data that compresses better than most and is still small."""
     cramjam = _cramjam()
     space = bytearray(effort.unpacked_bytes)
     try:

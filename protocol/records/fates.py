@@ -1,4 +1,4 @@
-"""What became of each batch of a stretch of a log: whether its transaction was committed, aborted, or is open."""
+"""The fate of each batch in a stretch of a log: whether its transaction was committed, aborted, or is open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ NO_MARKER: Final = -1
 
 @dataclass
 class WalkedBatch:
-    """A batch with its bytes. `kind` is `plain` of what readers may get, or says which marker it is. `fate` is what
-    became of its transaction; "" where it is of none. `marker` is the offset of what ended it, as far as was walked."""
+    """A batch with its bytes.
+
+    `kind` is `plain` for data that readers may get, or names the kind of marker. `fate` is the outcome of its
+    transaction, "" if it has none. `marker` is the offset of the marker that ended it, if the walk has reached it.
+    """
 
     header: BatchHeader
     data: Bytes
@@ -29,8 +32,11 @@ class WalkedBatch:
 
 @dataclass
 class WalkedLog:
-    """Batches one behind the other, and the partition's offsets. `next` is where the walk would go on; `aborted` has
-    the producer ids and first offsets of transactions that were aborted, as far as it went."""
+    """Consecutive batches, and the partition's offsets.
+
+    `next` is where the walk would continue. `aborted` has the producer ids and first offsets of the aborted
+    transactions seen so far.
+    """
 
     start: int = 0
     stable: int = 0
@@ -40,7 +46,7 @@ class WalkedLog:
     aborted: set[tuple[int, int]] = field(default_factory=set)
 
     def take(self, data: Bytes, aborted: Iterable[tuple[int, int]]) -> Iterator[BatchHeader]:
-        """Batches from `next` on: what is asked for is taken. Raises CorruptRecordError."""
+        """Add batches from `next` on, and return an iterator over their headers. Raises CorruptRecordError."""
         self.aborted |= {*aborted}
         for at, header in walk_batches(data):
             if header.last_offset < self.next:
@@ -51,8 +57,8 @@ class WalkedLog:
             yield header
 
     def judge(self) -> None:
-        """Says what became of each transaction: by its marker, or, where that lies behind what was walked, by the list
-        of those that were aborted. Below the last stable offset everything else is committed."""
+        """Find out each transaction's outcome: from its marker or, if the walk didn't reach that, from the
+        list of aborted transactions. Below the last stable offset everything else is committed."""
         ahead: dict[int, tuple[str, int]] = {}
         for batch in reversed(self.batches):
             producer = batch.header.producer_id
@@ -71,7 +77,8 @@ class WalkedLog:
                 batch.fate = self._fate_without_marker(batch.header, behind.get(producer, NO_MARKER))
 
     def _fate_without_marker(self, header: BatchHeader, last_marker: int) -> str:
-        """Of one of those that are aborted it is what began behind its producer's last marker, and not behind it."""
+        """The outcome without a marker. An aborted transaction in the list applies to data after its first
+        offset, if that is after the producer's last marker."""
         if header.base_offset >= self.stable:
             return STILL_OPEN if self.next >= self.end else UNDECIDED
         is_aborted = any(

@@ -1,14 +1,14 @@
-"""Stretches of records that look alike, proven faster than one after the other.
+"""Stretches of records that look alike, proven faster than record by record.
 
-Both ways start from a record that the walk has proven, and take the positions of its fields for those of its
-neighbours; whatever doesn't fit ends the stretch and is left to the walk, which alone decides what is corrupt.
+Both ways start from a record that the walk has proven, and assume the same positions of fields for its
+neighbours. What doesn't fit ends the stretch and is left to the walk: only that decides what is corrupt.
 
-- A *run* has records of one size, as many producers send: all bytes that give a record its shape (its size, the
-  sizes of key, value, headers) then stand in columns at one stride. A slice with a step fetches a column at the speed
-  of C, and one comparison says that it repeats a single byte. Timestamps may differ while their varints keep their
-  width. Less than 0.1 µs a record.
-- Records that differ in size still have most fields at the same place, so that one `struct` unpacks all of a record.
-  Sizes and expected offset deltas are looked up in tables rather than computed. About 0.3 µs a record.
+- A *run* has records of one size, as many producers send. All bytes that determine a record's shape (its
+  size, the sizes of key, value, headers) then form columns with one stride. A slice with a step fetches a
+  column at the speed of C, and one comparison shows that it repeats a single byte. Timestamps may differ as
+  long as their varints keep their width. Less than 0.1 µs per record.
+- Records of different sizes still have most fields at the same position, so one `struct` unpacks all of a record.
+  Sizes and expected offset deltas are looked up in tables instead of computed. About 0.3 µs per record.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ from typing import NamedTuple
 from protocol.wire.primitives import read_varint, read_varlong
 
 _MIN_RUN = 24
-"""Records that a run must have: the columns of fewer cost more than they save."""
+"""The least records of a run: for fewer, the columns cost more than they save."""
 MOST_AT_ONCE = 16_384
-"""Records of a run: a slice with a step holds the interpreter until it is done, and so does a column's unpacking."""
+"""The most records of a run: a slice with a step holds the interpreter until it is done, and so does
+unpacking a column."""
 MOST_HEADERS = 100
-"""Of a record whose neighbours may look like it; millions of them would be as many columns."""
+"""The most headers of a record for which runs are tried: millions of them would be as many columns."""
 _FOLLOWED_AT_ONCE = 256
 _CELL_BYTES = 8
 _CONTINUING = bytes(range(0x80, 0x100))
 _IMPOSSIBLE = -1 << 40
-"""Stands in the tables for a varint that isn't one of a size: no sum with it fits."""
+"""The tables' value for a varint that can't be a size: no sum with it fits."""
 _OFFSET_LIMITS = (0, 64, 8192, 1 << 20)
-"""For each width of a varint the first offset delta that has a wider one."""
+"""For each width of a varint the first offset delta that needs a wider one."""
 
 
 class Layout(NamedTuple):
-    """Where the fields of a proven record stand, relative to its start."""
+    """The positions of a proven record's fields, relative to its start."""
 
     start: int
     size: int
-    """The whole record, with the varint of its size."""
+    """The whole record, including the varint of its size."""
     lengths: list[int]
-    """Every byte of the sizes and the count that give the record its shape."""
+    """Every byte of the sizes and the count that determine the record's shape."""
     size_width: int
     timestamp: range
     offset: range
     key: int
-    """Where the key's size stands."""
+    """The position of the key's size."""
     key_width: int
     key_size: int
     value_width: int
@@ -56,7 +57,8 @@ class Layout(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """So many records of one layout in a row: where the last begins and ends, and their timestamps' bounds."""
+    """Consecutive records of one layout: their number, the start and end of the last one, the bounds of their
+    timestamps."""
 
     records: int
     last_start: int
@@ -66,7 +68,7 @@ class Stretch(NamedTuple):
 
 
 def layout_of(data: bytes | memoryview, start: int) -> Layout | None:
-    """The layout of the record at `start`, which must have been proven; None where it has too many headers for that."""
+    """The layout of the record at `start`, which must have been proven; None if it has too many headers."""
     size, fields = read_varint(data, start)
     _, offset = read_varlong(data, fields + 1)
     _, key = read_varint(data, offset)
@@ -103,14 +105,15 @@ def layout_of(data: bytes | memoryview, start: int) -> Layout | None:
 
 
 def measure_run(data: bytes | memoryview, layout: Layout, pos: int, index: int, stop: int) -> Stretch | None:
-    """The run of records at `pos`, whose first one has `index`, before the index `stop`. None: hardly any."""
+    """Measure the run of records at `pos`, the first of which has `index`, before the index `stop`. None if
+    it is too short."""
     stride = layout.size
     limit = _OFFSET_LIMITS[min(len(layout.offset), 3)]
     records = min(stop - index, limit - index, (len(data) - pos) // stride, MOST_AT_ONCE)
     if records < _MIN_RUN or data[pos : pos + 2] != data[layout.start : layout.start + 2]:
         return None
     for at in layout.lengths:
-        # To compare a slice of a memoryview takes a third of the time that it takes to make bytes of it.
+        # Comparing a slice of a memoryview takes a third of the time of making bytes of it.
         column = data[pos + at : pos + records * stride : stride]
         same = bytes(data[layout.start + at : layout.start + at + 1])
         if column != same * records:
@@ -128,7 +131,7 @@ def measure_run(data: bytes | memoryview, layout: Layout, pos: int, index: int, 
 
 
 def _offset_columns(first: int, records: int, width: int) -> list[bytes]:
-    """The columns of the varints `first`, `first` + 1 …, all of `width` bytes."""
+    """The columns of the varints `first`, `first` + 1 …, all with `width` bytes."""
     columns = []
     for place in range(width):
         continues = 0x80 if place < width - 1 else 0
@@ -137,7 +140,7 @@ def _offset_columns(first: int, records: int, width: int) -> list[bytes]:
             column = cycle * (records // 64 + 2)
             skipped = first % 64
         else:
-            alike = 64 << 7 * (place - 1)  # so many neighbours share this byte
+            alike = 64 << 7 * (place - 1)  # this many neighbours share this byte
             values = range(first // alike, (first + records) // alike + 1)
             column = b"".join([bytes((value & 0x7F | continues,)) * alike for value in values])
             skipped = first % alike
@@ -146,15 +149,15 @@ def _offset_columns(first: int, records: int, width: int) -> list[bytes]:
 
 
 def _are_varints(columns: list[bytes]) -> bool:
-    """Whether a varint ends in the last column and in none before."""
+    """True if each varint ends in the last column, and none before."""
     if len(columns) > _CELL_BYTES or not columns[-1].isascii():
         return False
     return not any(column.translate(None, _CONTINUING) for column in columns[:-1])
 
 
 def _extremes(columns: list[bytes]) -> tuple[int, int]:
-    """The least and the largest of the varints whose first, second … bytes stand in the columns."""
-    # A cell per varint, read as a little-endian number, keeps the order of the zigzag numbers: the even ones are
+    """The smallest and the largest of the varints whose first, second … bytes are in the columns."""
+    # A cell per varint, read as a little-endian number, keeps the order of zigzag numbers: the even ones are
     # 0, 1, 2 …, the odd ones −1, −2 … So only the ends of both need to be decoded.
     records = len(columns[0])
     if all(column.count(column[:1]) == records for column in columns):
@@ -177,7 +180,8 @@ def _extremes(columns: list[bytes]) -> tuple[int, int]:
 
 
 def follow_shape(data: bytes | memoryview, layout: Layout, pos: int, index: int, stop: int) -> Stretch | None:
-    """The records at `pos` whose deltas have varints as wide as those of the layout. None: not even one.
+    """Follow the records at `pos` whose deltas have varints as wide as those of the layout. None if there
+    isn't even one.
 
     They have no headers, keys of less than 64 bytes (or none, like the layout's), and sizes below 8 KiB.
     """
@@ -233,16 +237,19 @@ def follow_shape(data: bytes | memoryview, layout: Layout, pos: int, index: int,
 def _shapes(
     size_width: int, timestamp_width: int, offset_width: int, null_keys: bool
 ) -> list[tuple[Callable[..., tuple[int, ...]], int]]:
-    """For each byte that a key's size may be: what unpacks such a record, and how much larger it is than its value.
+    """For each byte that a key's size may be: the function that unpacks such a record, and how much larger
+    than its value the record is.
 
-    Unpacked are the varints of the record's size, the timestamp delta, the offset delta and the value's size, as
-    little-endian numbers with their continuation bits; the sizes always as two bytes (see `_sizes`).
+    It unpacks the varints of the record's size, the timestamp delta, the offset delta and the value's size,
+    as little-endian numbers with their continuation bits; the sizes always as two bytes (see `_sizes`).
     """
     shapes: list[tuple[Callable[..., tuple[int, ...]], int]] = [(_unpack_nothing, 0)] * 256
     timestamp, offset = " BH"[timestamp_width], " BH"[offset_width]
     for byte in (1,) if null_keys else range(0, 128, 2):
         key_size = 0 if null_keys else byte // 2
-        size = "Hx" if size_width == 2 else "H"  # one byte of size: the other one is that of the attributes
+        size = (
+            "Hx" if size_width == 2 else "H"
+        )  # if the size has one byte, the other is that of the attributes
         form = f"<{size}{timestamp}{offset}{1 + key_size}xH"
         # 3: attributes, the key's size, the count of headers.
         overhead = 3 + timestamp_width + offset_width + key_size
@@ -256,10 +263,10 @@ def _unpack_nothing(data: bytes | memoryview, pos: int) -> tuple[int, ...]:
 
 @cache
 def _sizes() -> list[int]:
-    """From two bytes, read as a little-endian number, to the bytes that follow from them.
+    """A table from two bytes, read as a little-endian number, to a sum of bytes.
 
-    They begin with the varint of a size: of its bytes and those that it announces this is the sum. Where the varint
-    has only one byte the other may be any. A negative size announces nothing, as for a null value.
+    The two bytes begin with the varint of a size. The sum is that of the varint's own bytes and the size. If
+    the varint only has one byte, the other may be any. A negative size counts as 0, as for a null value.
     """
     sizes = [_IMPOSSIBLE] * 65536
     for low in range(128):

@@ -1,7 +1,8 @@
-"""How much work the check of one batch may be, for those who can't be held up by it.
+"""The work that checking one batch may take, for callers that can't wait.
 
-A few kilobytes unpack to hundreds of megabytes, and one record may have millions of headers. How much it is shows only
-on the way: a check that was allowed little breaks off, with nothing changed, and is done again where it harms nobody.
+A few kilobytes may decompress to hundreds of megabytes, and one record may have millions of headers. That
+only becomes known on the way. A check with a small budget breaks off without any change, and is then done
+again where it doesn't hold up others.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from typing import Final, NamedTuple
 
 
 class TooMuchEffortError(Exception):
-    """The check takes more than was allowed. It says nothing about the batch."""
+    """The check takes more than was allowed. This says nothing about the batch."""
 
 
 class Effort(NamedTuple):
-    """How much may be done."""
+    """The limits for one check."""
 
     packed_bytes: int
-    """Of a compressed batch."""
+    """The size of a compressed batch."""
     unpacked_bytes: int
     pieces: int
     """Blocks or members of a compressed batch; headers of all records."""
     records: int
     suspects: int
-    """Records of a batch in which some may be wrong, or need none of the checks that they take."""
+    """The records of a batch that have to be checked one by one."""
     rebuilt_bytes: int
-    """Of a batch that is compressed anew."""
+    """The size of a batch that is recompressed."""
 
 
 LITTLE: Final = Effort(
@@ -36,13 +37,14 @@ LITTLE: Final = Effort(
     suspects=4_000,
     rebuilt_bytes=64 << 10,
 )
-"""Some 15 ms at most, and what nearly all producers send."""
+"""At most some 15 ms. Nearly all batches stay within it."""
 
 _NO_END = 1 << 62
 ANY: Final = Effort(_NO_END, _NO_END, _NO_END, _NO_END, _NO_END, _NO_END)
 
 MOST_BESIDE_OTHERS = 32 << 20
-"""What a batch may unpack to that is checked beside others. Of those that unpack to more one is in memory at a time."""
+"""The most decompressed bytes of a batch that is checked beside others. Of larger ones, only one is in memory
+at a time."""
 
 BRIEF: Final = Effort(
     packed_bytes=16 << 20,
@@ -52,14 +54,14 @@ BRIEF: Final = Effort(
     suspects=40_000,
     rebuilt_bytes=4 << 20,
 )
-"""Half a second at most: tried before what may take long, so that it waits for its like alone."""
+"""At most half a second. It is tried before checks that may take long, so that these only wait for each other."""
 
 MOST_OF_REQUEST = 1 << 30
-"""What the batches of one request may unpack to in all, those aside that are little."""
+"""The most decompressed bytes of all batches of one request, without those that are small."""
 
 
 class Unpacked:
-    """What a batch has unpacked to, for those who count it."""
+    """The decompressed size of a batch, for callers that count it."""
 
     __slots__ = ("size_bytes",)
 
@@ -68,4 +70,4 @@ class Unpacked:
 
 
 MODERATE: Final = ANY._replace(unpacked_bytes=MOST_BESIDE_OTHERS)
-"""However long it takes, but in little memory."""
+"""Any time, but little memory."""

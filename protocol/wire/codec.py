@@ -1,9 +1,9 @@
-"""Messages to bytes and back, by Python source that is written and compiled for one message in one version.
+"""Encoding and decoding messages by Python source that is generated and compiled per message and version.
 
-What a version needs is compiled at its first use, and kept. `decode` and `encode` serve whoever has one message; the
-broker's hot path keeps hold of what `decoder` and `encoder` answer. The source is straight-line code: neighbours of
-fixed width are one `struct` call, lengths and counts ride along in the same call, nested structs stand inline in loops.
-Out of ProduceRequest v10:
+The code for a version is compiled at its first use, and kept. `decode` and `encode` are for single messages.
+The broker's hot path keeps the functions that `decoder` and `encoder` return. The source is straight-line
+code: adjacent fields of fixed width share one `struct` call, which also reads lengths and counts. Nested
+structs are inlined in loops. From ProduceRequest v10:
 
     o0.acks, o0.timeout_ms, n = unpack_hiB(data, pos)
     pos += 7
@@ -15,14 +15,14 @@ Out of ProduceRequest v10:
         for _ in range(n):
             o_2 = new(struct_3)
 
-What holds for hostile bytes: nothing outside of [pos, end) is read, no list is made larger than what the bytes left can
-fill, nothing recurses, and only CodecError is raised. Lengths are Kafka's: any negative length of a nullable is null,
-bad UTF-8 is replaced, tagged fields that nobody knows are skipped, and the size of a known one isn't looked at.
+For hostile bytes this holds: nothing outside [pos, end) is read, no list is larger than the remaining bytes can
+fill, nothing recurses, and only CodecError is raised. Lengths are as in Kafka: any negative length of a nullable
+field is null, bad UTF-8 is replaced, unknown tagged fields are skipped, and the size of a known one isn't checked.
 
-What is encoded becomes chunks of bytes in a list: strings, bytes and records are chunks of their own and are never
-copied. A field that the version doesn't have is left out where it is ignorable, and must have its default otherwise; a
-tagged field is left out at its default. Source: Kafka's protocol guide and MessageDataGenerator; KIP-482 for flexible
-versions.
+Encoding appends chunks of bytes to a list. Strings, bytes and records are chunks of their own, and are never
+copied. If the version lacks a field, an ignorable one is left out, and any other must have its default. A
+tagged field with its default is left out. Source: Kafka's protocol guide and MessageDataGenerator; KIP-482
+for flexible versions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""The struct codes of the kinds of fixed width."""
+"""The struct codes of types with a fixed width."""
 
 Decode = Callable[[Bytes, int, int], tuple[Any, int]]
 DecodeInSteps = Callable[[Bytes, int, int], Waiting[tuple[Any, int]]]
@@ -66,10 +66,11 @@ Encode = Callable[[Any, list[Bytes]], None]
 EncodeInSteps = Callable[[Any, list[Bytes]], Generator[None, None, None]]
 
 ENTRIES_PER_STEP = 4_096
-"""Entries of lists that are decoded, or encoded, in one step of those who do it in steps: some milliseconds."""
+"""The list entries to decode or encode in one step: some milliseconds of work."""
 
 MOST_ENTRIES = 500_000
-"""Of all lists of a message that is decoded in steps. A byte or two become an object of some hundred."""
+"""The most list entries in a message that is decoded in steps. One or two bytes become an object of some hundred.
+"""
 
 _decoders: dict[tuple[type[Message], int], Decode] = {}
 _encoders: dict[tuple[type[Message], int], Encode] = {}
@@ -78,11 +79,10 @@ _encoders_in_steps: dict[tuple[type[Message], int], EncodeInSteps] = {}
 
 
 def decoder(cls: type[M], version: int) -> Callable[[Bytes, int, int], tuple[M, int]]:
-    """A function (data, pos, end) -> (message, the position behind it) that reads nothing outside of [pos,
-    end).
+    """Return a function (data, pos, end) → (message, position after it). It reads nothing outside [pos, end).
 
-    It raises CodecError where the bytes make no sense. Records are memoryviews into `data`, all else is
-    copied. CodecError also where the message has no such version.
+    It raises CodecError for malformed bytes. Records are memoryviews into `data`, all else is copied. This
+    raises CodecError if the message has no such version.
     """
     found = _decoders.get((cls, version))
     if found is None:
@@ -91,12 +91,11 @@ def decoder(cls: type[M], version: int) -> Callable[[Bytes, int, int], tuple[M, 
 
 
 def encoder(cls: type[M], version: int) -> Callable[[M, list[Bytes]], None]:
-    """A function (message, chunks) that appends the message's bytes to the list, in as many chunks as it
-    likes.
+    """Return a function (message, chunks) that appends the message's bytes to the list, in any number of chunks.
 
-    Records and bytes are appended as they are, uncopied. It raises CodecError for a value that this
-    version has no form for: null where there is no null, a number out of range, a field that would be lost.
-    CodecError also where the message has no such version.
+    Records and bytes are appended uncopied. It raises CodecError for a value that this version can't express:
+    null for a field that isn't nullable, a number out of range, a field that would be lost. This raises
+    CodecError if the message has no such version.
     """
     found = _encoders.get((cls, version))
     if found is None:
@@ -105,8 +104,10 @@ def encoder(cls: type[M], version: int) -> Callable[[M, list[Bytes]], None]:
 
 
 def decoder_in_steps(cls: type[M], version: int) -> DecodeInSteps:
-    """As `decoder`, a coroutine that lets others be served where there is much. CodecError for a message of more than
-    `MOST_ENTRIES`."""
+    """The same as `decoder` as a coroutine, which lets others be served during long messages.
+
+    It raises CodecError for a message with more than `MOST_ENTRIES`.
+    """
     found = _decoders_in_steps.get((cls, version))
     if found is None:
         found = _compiled_decoder(_DecoderWriter(cls, version, in_steps=True), cls)
@@ -115,7 +116,7 @@ def decoder_in_steps(cls: type[M], version: int) -> DecodeInSteps:
 
 
 def encoder_in_steps(cls: type[M], version: int) -> EncodeInSteps:
-    """As `encoder`, a generator that yields where there is much."""
+    """The same as `encoder` as a generator, which yields during long messages."""
     found = _encoders_in_steps.get((cls, version))
     if found is None:
         found = _compiled_encoder(_EncoderWriter(cls, version, in_steps=True), cls)
@@ -124,20 +125,20 @@ def encoder_in_steps(cls: type[M], version: int) -> EncodeInSteps:
 
 
 def decode(cls: type[M], version: int, data: Bytes, pos: int = 0) -> M:
-    """The message at `pos`; bytes behind it are ignored. CodecError where the bytes make no sense."""
+    """Decode the message at `pos`; bytes after it are ignored. Raises CodecError for malformed bytes."""
     message, _ = decoder(cls, version)(data, pos, len(data))
     return message
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes. CodecError for what this version has no form for."""
+    """Encode a message. Raises CodecError for what this version can't express."""
     chunks: list[Bytes] = []
     encoder(type(message), version)(message, chunks)
     return b"".join(chunks)
 
 
 class _Writer:
-    """What both have in common: lines of source, the names in them, and what the next struct call reads or writes."""
+    """The common part of both writers: lines of source, the names in them, and the values of the next struct call."""
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         first, last = cls.VERSIONS
@@ -194,7 +195,7 @@ class _DecoderWriter(_Writer):
         super().__init__(cls, version, in_steps=in_steps)
         self.views = False
         self.targets: list[str] = []
-        """Where the values go that the next struct call reads."""
+        """The targets of the values that the next struct call reads."""
 
         def fail(reason: str, field: str = "", length: int = 0) -> CodecError:
             place = f"{cls.__name__} v{version}"
@@ -211,12 +212,12 @@ class _DecoderWriter(_Writer):
         }
 
     def read(self, code: str, target: str) -> None:
-        """Lets the next struct call read one value more."""
+        """Add a value to the next struct call."""
         self.codes += code
         self.targets.append(target)
 
     def flush(self) -> None:
-        """Writes that call."""
+        """Write the struct call."""
         if not self.codes:
             return
         packed = struct.Struct(">" + self.codes)
@@ -232,7 +233,7 @@ class _DecoderWriter(_Writer):
         self.targets = []
 
     def struct(self, owner: str, cls: type[Struct]) -> None:
-        """The fields of a struct into the slots of `owner`."""
+        """Read the fields of a struct into the slots of `owner`."""
         tagged = []
         for field in cls.FIELDS:
             if not field.in_version(self.version) or field.tag >= 0:
@@ -276,7 +277,7 @@ class _DecoderWriter(_Writer):
             self.blob(target, kind, field.name, nullable)
 
     def count_entry(self) -> None:
-        """At the beginning of a loop over entries."""
+        """Write the code for the start of a loop over entries."""
         if self.in_steps:
             self.line("left -= 1")
             self.line("if not left:")
@@ -291,7 +292,7 @@ class _DecoderWriter(_Writer):
         return inner
 
     def length(self, code: str) -> int:
-        """The length into `n`; answers what has been added to it (compact lengths are one larger)."""
+        """Read a length into `n`. Returns the number that has been added to it (compact lengths are one larger)."""
         self.read("B" if self.flexible else code, "n")
         self.flush()
         if self.flexible:
@@ -299,11 +300,11 @@ class _DecoderWriter(_Writer):
         return int(self.flexible)
 
     def no_value(self, target: str, name: str, nullable: bool) -> None:
-        """The branch of a negative length."""
+        """Write the branch for a negative length."""
         self.line(f"else: {target} = None" if nullable else f"else: raise fail('is null', {name!r}, n)")
 
     def blob(self, target: str, kind: str, name: str, nullable: bool) -> None:
-        """Strings, bytes and records: a length, then so many bytes."""
+        """Read strings, bytes or records: a length, then that many bytes."""
         plus = self.length("h" if kind == "string" else "i")
         self.line(f"if n >= {plus}:")
         self.indent += 1
@@ -397,7 +398,7 @@ class _DecoderWriter(_Writer):
         return 2 if kind == "string" else 4
 
     def least_bytes_of_struct(self, cls: type[Struct]) -> int:
-        """The bytes that a struct takes at least; never 0, since the count of an array needs a bound."""
+        """The least bytes of a struct; never 0, since the count of an array needs a bound."""
         total = int(self.flexible)
         for field in cls.FIELDS:
             if not field.in_version(self.version) or field.tag >= 0:
@@ -413,14 +414,14 @@ class _DecoderWriter(_Writer):
 
 
 def _cut(data: Bytes, end: int) -> memoryview:
-    """Only what lies before `end`, so that reading past it fails by itself."""
+    """The data before `end`, so that reading further fails by itself."""
     if end > len(data):
         raise CodecError(f"{end - len(data)} bytes are missing")
     return memoryview(data)[:end]
 
 
 def _long_length(data: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """A compact length (the length + 1) of several bytes; 0, for null, where Kafka's int32 gets negative."""
+    """Read a compact length (the length + 1) of several bytes; 0 (null) if it would be negative as Kafka's int32."""
     length, pos = read_unsigned_varint(data, pos, end)
     return (0 if length > 0x80000000 else length), pos
 
@@ -454,8 +455,8 @@ class _EncoderWriter(_Writer):
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         super().__init__(cls, version, in_steps=in_steps)
         self.values: list[str] = []
-        """The expressions of what the next struct call writes."""
-        # Where chunks go: the message's list, or that of the tagged field at hand.
+        """The expressions that the next struct call writes."""
+        # The target of chunks: the message's list, or that of the current tagged field.
         self.out = "out"
         self.add = "out.append"
 
@@ -472,12 +473,12 @@ class _EncoderWriter(_Writer):
         }
 
     def write(self, code: str, *values: str) -> None:
-        """Lets the next struct call write more."""
+        """Add values to the next struct call."""
         self.codes += code
         self.values.extend(values)
 
     def packed(self, more_codes: str = "", *more_values: str) -> str:
-        """The expression of all that waits, and more."""
+        """The expression for all pending values, and more."""
         codes = self.codes + more_codes
         if not codes.strip("x"):
             return repr(bytes(len(codes)))
@@ -492,7 +493,7 @@ class _EncoderWriter(_Writer):
         self.values = []
 
     def struct(self, owner: str, cls: type[Struct]) -> None:
-        """The fields in the slots of `owner`; may leave values for the next struct call."""
+        """Write the fields in the slots of `owner`. Values may remain for the next struct call."""
         tagged = []
         for field in cls.FIELDS:
             if not field.in_version(self.version):
@@ -512,7 +513,7 @@ class _EncoderWriter(_Writer):
             self.line(f"if {self.is_set(value, field)}: raise fail('is not in this version', {field.name!r})")
 
     def is_set(self, value: str, field: Field) -> str:
-        """Whether a field has another value than its default."""
+        """True if a field has another value than its default."""
         if field.kind == "struct" and field.nullable == NEVER:
             assert isinstance(field.element, type)
             return f"({value} is not None and {value} != {self.name('default', field.element())})"
@@ -563,7 +564,7 @@ class _EncoderWriter(_Writer):
         self.indent -= 1
 
     def length(self, code: str) -> None:
-        """Writes what waits and the length in `n`, which is -1 for null."""
+        """Write the pending values and the length in `n`, which is -1 for null."""
         if not self.flexible:
             if not self.codes:
                 self.line(
@@ -584,7 +585,7 @@ class _EncoderWriter(_Writer):
             self.line(f"{self.add}(short[n + 1] if n < 127 else unsigned_varint(n + 1))")
 
     def blob(self, value: str, kind: str, name: str, nullable: bool) -> None:
-        """Strings, bytes and records: a length, then a chunk (several for a list of record batches)."""
+        """Write strings, bytes or records: a length, then a chunk (several for a list of record batches)."""
         temp = self.temporary(value)
         code = "h" if kind == "string" else "i"
         null = f"{self.add}({self.null(code)})" if nullable else f"raise fail('is null', {name!r})"
@@ -608,7 +609,7 @@ class _EncoderWriter(_Writer):
         self.indent -= 1
 
     def null(self, code: str) -> str:
-        """The expression of what waits, and of a length that says null."""
+        """The expression for the pending values and the length of null."""
         if self.flexible:
             return self.packed("x")
         return self.packed(code, "-1") if self.codes else repr(struct.pack(">" + code, -1))

@@ -1,6 +1,6 @@
-"""Varints, tagged fields that nobody knows, and the text form of uuids.
+"""Varints, unknown tagged fields, and the text form of uuids.
 
-Fixed-width values are `struct`'s business; strings, arrays and the rest of a message are the compiled codecs'.
+`struct` handles values of fixed width. The compiled codecs handle strings, arrays and the rest of a message.
 Source: KIP-482; org.apache.kafka.common.utils.ByteUtils and org.apache.kafka.common.Uuid.
 """
 
@@ -14,14 +14,14 @@ from protocol.errors import CodecError
 Bytes = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES: Final = 32767
-"""Longer strings have no form on the wire, compact ones neither."""
+"""Longer strings can't be encoded, not even compact ones."""
 
 SHORT_UNSIGNED_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
-"""Those of one byte, each at its index."""
+"""The varints of one byte, each at its index."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """`value` (0 to 2^32 - 1) in 1 to 5 bytes, the least significant 7 bits first."""
+    """Encode `value` (0 to 2^32 - 1) in 1 to 5 bytes, the least significant 7 bits first."""
     if 0 <= value < 0x80:
         return SHORT_UNSIGNED_VARINTS[value]
     if not 0 <= value <= 0xFFFFFFFF:
@@ -35,11 +35,11 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 MOST_TAGGED_FIELDS: Final = 10_000
-"""Of one section, as in Kafka from 4.4 on, where a negative number of them is no number, either."""
+"""The most tagged fields in one section, as in Kafka from 4.4 on, which refuses a negative number as well."""
 
 
 def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple[int, int]:
-    """The value at `pos`, and the position behind it. CodecError where it's cut short or too long."""
+    """Return the value at `pos` and the position after it. Raises CodecError if it is cut short or too long."""
     if end is None:
         end = len(data)
     if pos < end and data[pos] < 0x80:
@@ -51,14 +51,14 @@ def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # Java shifts in 32 bits: what the fifth byte holds beyond falls away.
+            # Java shifts in 32 bits: higher bits in the fifth byte are lost.
             return value & 0xFFFFFFFF, pos
         shift += 7
     raise CodecError(f"an unsigned varint that does not end within {shift // 7} bytes")
 
 
 def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
-    """The position behind a section of tagged fields (KIP-482), whatever is in it."""
+    """Return the position after a section of tagged fields (KIP-482), whatever is in it."""
     count, pos = read_unsigned_varint(data, pos, end)
     if count > MOST_TAGGED_FIELDS:
         raise CodecError(f"{count} tagged fields in one section")
@@ -72,7 +72,7 @@ def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
 
 
 def uuid_to_text(uuid: Bytes) -> str:
-    """Kafka's text form of a uuid: url-safe base64 without padding, 22 characters."""
+    """Return Kafka's text form of a uuid: url-safe base64 without padding, 22 characters."""
     if len(uuid) != 16:
         raise CodecError(f"a uuid has 16 bytes, not {len(uuid)}")
     text = binascii.b2a_base64(uuid, newline=False)[:22]
@@ -80,7 +80,7 @@ def uuid_to_text(uuid: Bytes) -> str:
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes of a uuid in Kafka's text form; padding is accepted. ValueError where it is none."""
+    """Parse a uuid in Kafka's text form; padding is accepted. Raises ValueError if it isn't one."""
     try:
         plain = text.encode("ascii").translate(_FROM_URL_SAFE)
         uuid = binascii.a2b_base64(plain.rstrip(b"=") + b"==", strict_mode=True)
@@ -95,21 +95,22 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
-# ---- zigzag varints, as they stand inside records: 7 bits a byte, the least first; 0, −1, 1, −2 … are 0, 1, 2, 3 …
+# ---- zigzag varints, as in records: 7 bits a byte, the least significant first; 0, −1, 1, −2 … are 0, 1, 2, 3 …
 #
-# Read with the limits and the overflow of Java's ints, since Kafka judges records by them: an int takes at most 5
-# bytes, a long 10, longer ones fail; bits beyond the 32nd or 64th fall away; needless leading zeros are fine.
+# They are read with the limits and the overflow of Java's integers, since Kafka judges records by them. An
+# int takes at most 5 bytes, a long 10; longer ones fail. Bits beyond the 32nd or 64th are dropped. Needless
+# leading zeros are fine.
 
 _UINT32 = 0xFFFFFFFF
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
 class VarintTooLongError(ValueError):
-    """A varint that goes on past its last possible byte."""
+    """A varint that continues after its last possible byte."""
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Appends an int or a long: both look alike in the range of an int."""
+    """Append an int or a long: in the range of an int both look the same."""
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
@@ -124,17 +125,17 @@ def _encoded(value: int) -> bytes:
 
 
 SHORT_VARINTS = tuple(map(_encoded, range(256)))
-"""The first ones by value: the sizes of most keys and values of the internal topics. Who writes many looks here first,
-and is spared a call."""
+"""The first varints by value: the sizes of most keys and values of the internal topics. Writers of many
+varints look here first, which saves a call."""
 
 
 def encode_varint(value: int) -> bytes:
-    """An int or a long as bytes."""
+    """Encode an int or a long."""
     return SHORT_VARINTS[value] if 0 <= value < 256 else _encoded(value)
 
 
 def read_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """An int and the position behind it. Raises `IndexError` at the end of the data, `VarintTooLongError`."""
+    """Return an int and the position after it. Raises `IndexError` at the end of the data, `VarintTooLongError`."""
     byte = data[pos]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -150,7 +151,7 @@ def read_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """A long and the position behind it. Raises `IndexError` at the end of the data, `VarintTooLongError`."""
+    """Return a long and the position after it. Raises `IndexError` at the end of the data, `VarintTooLongError`."""
     byte = data[pos]
     raw = byte & 0x7F
     shift = 7
@@ -166,5 +167,5 @@ def read_varlong(data: bytes | memoryview, pos: int) -> tuple[int, int]:
 
 
 def to_int64(value: int) -> int:
-    """What Java's long makes of it: modulo 2⁶⁴, signed."""
+    """Convert to Java's long: modulo 2⁶⁴, signed."""
     return (value + (1 << 63) & _UINT64) - (1 << 63)

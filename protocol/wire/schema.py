@@ -1,4 +1,4 @@
-"""What a message is made of: typed classes whose fields say in which versions they travel, and how.
+"""The parts of a message: typed classes whose fields say in which versions they exist, and how they are encoded.
 
     class TopicProduceData(Struct):
         name: str = string("0-12", ignorable=True)
@@ -10,10 +10,10 @@
         ...
 
 The names are those of Kafka's message definitions in snake case. Every field has a default (Kafka's own, or
-0, False, "", a fresh empty list, the zero uuid), so a message is built from the few fields that matter. A
-struct has only its fields as slots: a misspelt name fails at once.
+0, False, "", a new empty list, the zero uuid), so that only the relevant fields need to be given. A struct
+has a slot for each field and no others: a misspelt name fails at once.
 
-`codec` turns such a class and a version into a decoder and an encoder. The terms (versions, nullable, tag,
+`codec` turns a class and a version into a decoder and an encoder. The terms (versions, nullable, tag,
 ignorable, flexible) are those of Kafka's message definitions and of KIP-482.
 """
 
@@ -32,7 +32,7 @@ LATEST: Final = 32767
 """The upper end of a range such as "12+"."""
 
 NEVER: Final = (0, -1)
-"""The range that holds no version."""
+"""The empty range."""
 
 _ranges: dict[str, tuple[int, int]] = {"": NEVER, "none": NEVER}
 
@@ -55,9 +55,9 @@ def parse_versions(text: str) -> tuple[int, int]:
 class Field:
     """One field of a struct. `kind` is the name of its specifier ("int32", "string", "array", ...).
 
-    `element` is what an array holds, or the class of a struct: a `Struct` class, or a kind's name.
-    A field with a `tag` (0 and up) is a tagged field in all its versions, and left out at its default.
-    `fresh` says that the default is a mutable value, made anew for each message: an empty list or a struct.
+    `element` is the element of an array, or the class of a struct: a `Struct` class, or the name of a kind. A field
+    with a `tag` (0 and up) is a tagged field in all its versions, and is left out if it has its default. `fresh`
+    marks a mutable default, which is created anew for each message: an empty list or a struct.
     """
 
     __slots__ = ("default", "element", "fresh", "ignorable", "kind", "name", "nullable", "tag", "versions")
@@ -91,8 +91,8 @@ class Field:
         return self.nullable[0] <= version <= self.nullable[1]
 
 
-# The specifiers. They return Any, so that a type checker takes the annotation beside them for the type of the
-# field and takes the field as one with a default.
+# The specifiers. They return Any, so that a type checker uses the annotation as the type of the field, and
+# treats the field as one with a default.
 
 
 def boolean(versions: str, *, default: bool = False, tag: int = -1, ignorable: bool = False) -> Any:
@@ -129,7 +129,7 @@ def float64(versions: str, *, default: float = 0.0, tag: int = -1, ignorable: bo
 
 
 def uuid(versions: str, *, tag: int = -1, ignorable: bool = False) -> Any:
-    """16 raw bytes, the zero uuid where nothing is set. `primitives.uuid_to_text` gives Kafka's text form."""
+    """16 raw bytes, by default the zero uuid. `primitives.uuid_to_text` returns Kafka's text form."""
     return Field("uuid", versions, ZERO_UUID, tag=tag, ignorable=ignorable)
 
 
@@ -148,7 +148,7 @@ def binary(
 
 
 def records(versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False) -> Any:
-    """Record batches: decoded as a memoryview into the frame; encoded from None, bytes or a list of such."""
+    """Record batches, decoded as a memoryview into the frame, and encoded from None, bytes or a list of bytes."""
     return Field("records", versions, None, nullable=nullable, tag=tag, ignorable=ignorable)
 
 
@@ -161,7 +161,7 @@ def array(
     tag: int = -1,
     ignorable: bool = False,
 ) -> Any:
-    """A list of structs, or of primitives named by their specifier: `array(int32, "0+")`."""
+    """A list of structs, or of primitives given by their specifier: `array(int32, "0+")`."""
     return Field(
         "array",
         versions,
@@ -177,10 +177,10 @@ def array(
 def struct(
     element: type[Struct], versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False
 ) -> Any:
-    """A struct in its place. None by default where it may be missing: where it's nullable or tagged.
+    """A nested struct. Its default is None if it may be missing: if it is nullable or tagged.
 
-    A tagged struct of Kafka's defaults to one that holds defaults only, which then isn't written. None stands for just
-    that where it isn't nullable; where it is both, null is a value like any other.
+    In Kafka, a tagged struct's default is a struct with only defaults, which isn't written. None means the
+    same here, if the field isn't nullable. If it is both, null is a value like any other.
     """
     fresh = bool(nullable) == (tag >= 0)
     field = Field("struct", versions, None, element=element, fresh=fresh, tag=tag, ignorable=ignorable)
@@ -190,7 +190,7 @@ def struct(
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Makes a class of a declaration: its fields become slots, and are listed in `FIELDS`."""
+    """The metaclass of structs: fields become slots, and are listed in `FIELDS`."""
 
     FIELDS: tuple[Field, ...]
 
@@ -198,8 +198,11 @@ class StructType(type):
 
         @property
         def of(cls: type[S]) -> type[S]:
-            """`Some.of(name=…)` makes what `Some(name=…)` does in less than half the time, for answers that most
-            requests need: it is a function, and a call of a class packs tuple and dict for its `__init__`."""
+            """`Some.of(name=…)` does the same as `Some(name=…)` in less than half the time, for the most
+            frequent answers.
+
+            It is a function. A call of a class packs a tuple and a dict for its `__init__`.
+            """
             ...
 
     def __new__(
@@ -234,7 +237,7 @@ class Struct(metaclass=StructType):
     if not TYPE_CHECKING:
 
         def __init__(self, **values):
-            # The first instance built by hand compiles the constructor of its class: importing stays cheap.
+            # The first instance compiles the constructor of its class, so that importing stays cheap.
             cls = type(self)
             cls.__init__ = _constructor(cls)
             cls.__init__(self, **values)
@@ -257,11 +260,11 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A request, a response, or a record of an internal topic: what has versions of its own.
+    """A request, a response, or a record of an internal topic: a struct with versions of its own.
 
     `API_KEY` is the key of the API for requests and responses, the type of the record for metadata and
-    coordinator records, and -1 for data without one. `VERSIONS` are those that can be decoded and encoded,
-    `FLEXIBLE` those of them with compact lengths and tagged fields (KIP-482).
+    coordinator records, and -1 for data without one. `VERSIONS` can be decoded and encoded. Those in
+    `FLEXIBLE` have compact lengths and tagged fields (KIP-482).
     """
 
     API_KEY: ClassVar[int] = -1
@@ -270,7 +273,7 @@ class Message(Struct):
 
 
 def _shown(field: Field, value: object) -> str:
-    """A field's value for the eye. Bytes show their length only: they're long, or secret."""
+    """A field's value for people. Of bytes only the length is shown: they are long, or secret."""
     if field.kind == "uuid" and isinstance(value, bytes):
         return uuid_to_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -279,7 +282,7 @@ def _shown(field: Field, value: object) -> str:
 
 
 def _constructor(cls: type[Struct]) -> Callable[..., None]:
-    """A compiled `__init__` with one keyword per field."""
+    """Compile an `__init__` with one keyword per field."""
     names: dict[str, Any] = {}
     head, body = _written(cls, names)
     source = f"def __init__(self{head}):\n{body or '    pass'}\n"
@@ -290,7 +293,7 @@ def _constructor(cls: type[Struct]) -> Callable[..., None]:
 
 
 def _maker(cls: type[Struct]) -> Callable[..., Struct]:
-    """The same as a function that answers a new one."""
+    """Compile the same as a function that returns a new one."""
     names: dict[str, Any] = {"_new": object.__new__, "_cls": cls}
     head, body = _written(cls, names)
     exec(f"def of({head.removeprefix(', ')}):\n    self = _new(_cls)\n{body}    return self\n", names)  # noqa: S102
@@ -300,7 +303,7 @@ def _maker(cls: type[Struct]) -> Callable[..., Struct]:
 
 
 def _written(cls: type[Struct], names: dict[str, Any]) -> tuple[str, str]:
-    """A keyword for each field, and the lines that set them all on `self`; what these name goes into `names`."""
+    """The keyword parameters for all fields, and the lines that set them on `self`. Values used go into `names`."""
     names["unset"] = object()
     parameters = []
     body = []
@@ -321,8 +324,7 @@ def _written(cls: type[Struct], names: dict[str, Any]) -> tuple[str, str]:
 
 
 def error_codes(answer: Struct) -> Iterator[int]:
-    """The errors in an answer, wherever in it they stand, those of 0 (none) as well (Kafka:
-    `AbstractResponse.errorCounts`)."""
+    """All errors in an answer, at any depth, including 0 (none) (Kafka: `AbstractResponse.errorCounts`)."""
     for name, is_error in _error_places(type(answer)):
         value = getattr(answer, name)
         if is_error:
@@ -336,7 +338,7 @@ def error_codes(answer: Struct) -> Iterator[int]:
 
 @cache
 def _error_places(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
-    """The fields that are errors or have some, and whether they are."""
+    """The fields that are errors or contain some, and whether they are errors themselves."""
     return tuple(
         (field.name, is_error)
         for field in kind.FIELDS
