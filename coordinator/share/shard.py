@@ -1,11 +1,12 @@
 """The share coordinator of one partition of `__share_group_state`: the durable state of share partitions (KIP-932).
 
-Decide → append → apply: what is appended is applied at once, but isn't committed yet, so that every answer, of reads
-too, waits at the gate: `ask` sees to that. A start replays the log through the same `apply`.
+Decide → append → apply. Appended records are applied at once, although they aren't committed yet. So every
+answer waits at the gate, those of reads too: `ask` takes care of that. At a start the log is replayed through
+the same `apply`.
 
-By the clock the log is kept from growing for ever: what nobody has written to for long is written down again, and all
-that lies before the oldest snapshot goes. Time runs as long as there are share partitions, and share groups are
-served. In Kafka one clock is all shards'.
+Two timers keep the log from growing forever: share partitions that nobody has written to for long get a new
+snapshot, and everything before the oldest snapshot is deleted. The timers run as long as there are share
+partitions, and share groups are served. In Kafka all shards share one timer.
 
 Source: `ShareCoordinatorShard` (snapshotColdPartitions), `ShareCoordinatorService.setupPeriodicJobs`.
 """
@@ -36,17 +37,17 @@ from protocol.wire.primitives import Bytes
 log = logging.getLogger("barnabas.share")
 
 
-# --- by the clock ---------------------------------------------------------------------------------------------
+# --- timers ---------------------------------------------------------------------------------------------------
 
 MANY = 100
-"""So many share partitions are looked at before others are served."""
+"""The share partitions to look at before others are served."""
 
 _SNAPSHOTS = "cold snapshots"
 _PRUNING = "pruning"
 
 
 class ShareUpkeep:
-    """Of one shard."""
+    """The timers of one shard."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class ShareUpkeep:
         write: Callable[[Sequence[ShareRecord]], None],
         delete_before: Callable[[int], None],
     ) -> None:
-        """`is_served`: whether share groups are. `delete_before` has all records of the shard's log below an offset
-        deleted. `write` and it may raise KafkaError."""
+        """`is_served` is true if share groups are served. `delete_before` deletes all records of the shard's
+        log below an offset. `write` and `delete_before` may raise KafkaError."""
         self._runtime = runtime
         self._gate = gate
         self._known = known
@@ -72,7 +73,7 @@ class ShareUpkeep:
         self._pruned_before = 0
 
     def tick(self) -> None:
-        """Something was written, or loaded, or share groups are served again: time runs from now on."""
+        """Start the timers, after something was written or loaded, or share groups are served again."""
         if not self._is_running and len(self._known) and self._is_served():
             self._is_running = True
             self._again(_SNAPSHOTS, self._settings.cold_snapshot_interval_ms, self._begin_snapshots)
@@ -86,18 +87,18 @@ class ShareUpkeep:
     def _again(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, callback)
 
-    # --- snapshots of what is cold --------------------------------------------------------------------------
+    # --- snapshots of cold share partitions ---------------------------------------------------------------------
 
     def _begin_snapshots(self) -> None:
         if not self._is_served():
             self.stop()
             return
-        # Where all of them were only written down again last time nobody is at work, and nothing is to be gained.
+        # If the last round only rewrote all of them, nobody is active, and there is nothing to gain.
         active = any(state.create_timestamp == state.write_timestamp for state in self._known.states())
         self._go_on_with_snapshots(self._known.keys() if active else [])
 
     def _go_on_with_snapshots(self, keys: list[SharePartitionKey]) -> None:
-        """`keys` are those that haven't been looked at."""
+        """Continue with `keys`, which haven't been looked at yet."""
         now_ms = self._runtime.now_ms()
         records = []
         for key in keys[:MANY]:
@@ -111,7 +112,7 @@ class ShareUpkeep:
         try:
             self._write(records)
         except KafkaError as error:
-            log.warning("share partitions that nobody writes to can't be written down again: %s", error)
+            log.warning("can't take new snapshots of share partitions that nobody writes to: %s", error)
         rest = keys[MANY:]
         if rest:
             self._again(_SNAPSHOTS, 0, lambda: self._go_on_with_snapshots(rest))
@@ -135,9 +136,7 @@ class ShareUpkeep:
         try:
             self._delete_before(offset)
         except KafkaError as error:
-            log.warning(
-                "records below offset %d that aren't needed any more can't be deleted: %s", offset, error
-            )
+            log.warning("can't delete the obsolete records below offset %d: %s", offset, error)
         else:
             self._pruned_before = offset
 
@@ -148,12 +147,15 @@ class ShareUpkeep:
 A = TypeVar("A")
 
 TOMBSTONES_AT_ONCE = 500
-"""In one batch."""
+"""The tombstones in one batch."""
 
 
 class ShareShard:
-    """One shard, of one thread. What is asked of one share partition raises KafkaError as `share_partitions.py` says,
-    or as the append does (`append_error`)."""
+    """One shard, used by one thread.
+
+    Requests for one share partition raise KafkaError as in `share_partitions.py`, or as the append does
+    (`append_error`).
+    """
 
     def __init__(
         self,
@@ -163,8 +165,8 @@ class ShareShard:
         delete_before: Callable[[int], None],
         is_served: Callable[[], bool],
     ) -> None:
-        """`delete_before` has all records of the shard's log below an offset deleted, and may raise KafkaError.
-        `is_served`: whether share groups are."""
+        """`delete_before` deletes all records of the shard's log below an offset, and may raise KafkaError.
+        `is_served` is true if share groups are served."""
         self._runtime = runtime
         self._settings = settings
         self.gate = Gate(runtime, closes_on_loss=True)
@@ -183,8 +185,8 @@ class ShareShard:
     # --- the way out of every answer ------------------------------------------------------------------------
 
     async def ask(self, question: Callable[[ShareShard], A]) -> A | KafkaError:
-        """What the shard answers at once, or refuses with KafkaError, once that may be known: see `let_out`, here after
-        `share.coordinator.write.timeout.ms`."""
+        """Answer a question at once, and return the answer, or the KafkaError, once it may be known: see
+        `let_out`. Its timeout here is `share.coordinator.write.timeout.ms`."""
         answer: A | KafkaError
         try:
             answer = question(self)
@@ -195,11 +197,11 @@ class ShareShard:
     # --- one share partition --------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Begin anew, whatever there is."""
+        """Start anew, whatever state there is."""
         self._write((self._decisions.initialize(key, state_epoch, start_offset),))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """What is there; earlier leader epochs are refused from now on."""
+        """Return the state. From now on earlier leader epochs are refused."""
         state, record = self._decisions.read(key, leader_epoch)
         if record is not None:
             self._write((record,))
@@ -209,20 +211,22 @@ class ShareShard:
         self._write((self._decisions.write(key, write),))
 
     def delete(self, key: SharePartitionKey) -> None:
-        """One that isn't there is none to delete."""
+        """Delete the state. If there is none, do nothing."""
         record = self._decisions.delete(key)
         if record is not None:
             self._write((record,))
 
     def summarize(self, key: SharePartitionKey) -> ShareStateSummary:
-        """The default values where it isn't there."""
+        """Return the state's summary, or the default values if there is none."""
         return self._decisions.summarize(key)
 
     # --- what the broker asks -------------------------------------------------------------------------------
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> Iterator[int]:
-        """These topics were deleted. Yields the cost of each step, in records. Raises KafkaError where that can't be
-        written: what was written before is in force."""
+        """Delete the states of deleted topics. Each step yields its cost, in records.
+
+        Raises KafkaError if that can't be written; what was written before is in force.
+        """
         for topic_id in topic_ids:
             keys = [*self.known.of_topic(topic_id)]
             for first in range(0, len(keys), TOMBSTONES_AT_ONCE):
@@ -231,36 +235,37 @@ class ShareShard:
                 yield len(part)
 
     def served_again(self) -> None:
-        """Share groups are, after they weren't."""
+        """Note that share groups are served again."""
         self._upkeep.tick()
 
     @staticmethod
     def stands_alone(_value: Bytes | None) -> bool:
-        """No record does: updates hang on their snapshots."""
+        """False: no record stands alone, because updates depend on their snapshots."""
         return False
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
-        """One record of the log, at a start. Raises CodecError for one that makes no sense."""
+        """Apply one record of the log while loading. Raises CodecError if it makes no sense."""
         record = decode_record(key, value)
         if record is None:
-            log.warning("the record at offset %d is of no known type; it stays in the log", record_offset)
+            log.warning("the record at offset %d has an unknown type; it stays in the log", record_offset)
         else:
             self.known.apply(record, record_offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker in the shard's own partition: nobody has transactions there, and it would mean nothing."""
+        """Ignore a marker in the shard's own partition. Nobody has transactions there, so it means nothing."""
 
     def start(self, end_offset: int = 0) -> None:
-        """Everything is replayed, up to this offset. Nobody is told of any of it before that is committed."""
+        """Start the shard after everything up to this offset is replayed. Answers wait until that is committed."""
         if end_offset:
             self.gate.appended(end_offset)
         self._upkeep.tick()
 
     def interpose(self, barriers: Barriers | None) -> None:
-        """It has none of these places."""
+        """It has none of these barriers."""
 
     def unload(self) -> None:
-        """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
+        """Stop the shard, as its partition is gone or has another leader. Those who wait have to look for the
+        coordinator again."""
         self._upkeep.stop()
         self.gate.close()
         self.known.clear()
@@ -268,8 +273,8 @@ class ShareShard:
     # --- records --------------------------------------------------------------------------------------------
 
     def _write(self, records: Sequence[ShareRecord]) -> None:
-        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is changed
-        then."""
+        """Append records as one batch and apply them. Raises KafkaError if they can't be written; then
+        nothing has changed."""
         if not records:
             return
         end_offset = self.gate.append([encode_record(record) for record in records])

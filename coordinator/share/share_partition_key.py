@@ -1,4 +1,4 @@
-"""Which share partition: a group's view of one partition of a topic (Kafka: `SharePartitionKey`)."""
+"""The key of a share partition: a group's view of one partition of a topic (Kafka: `SharePartitionKey`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _JAVA_INT = re.compile(r"[+-]?\d{1,30}")
 
 
 class SharePartitionKey(NamedTuple):
-    """By its topic's id: the name doesn't count."""
+    """The key of a share partition. It has the topic's id, and not its name."""
 
     group_id: str
     topic_id: bytes
@@ -20,14 +20,14 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As FindCoordinator is asked for it, and by which its partition of `__share_group_state` is found."""
+        """The form in FindCoordinator. It determines the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
     @classmethod
     def from_text(cls, text: str) -> SharePartitionKey:
-        """The group's id may have colons itself. Raises ValueError where it makes no sense.
+        """Parse a key. The group's id may contain colons. Raises ValueError if it is malformed.
 
-        What Java makes of such a text: its `split` drops what is empty at the end, `parseInt` takes a sign.
+        It does what Java does with such a text: `split` drops empty parts at the end, `parseInt` takes a sign.
         """
         parts = text.split(":")
         while parts and not parts[-1]:
@@ -36,5 +36,5 @@ class SharePartitionKey(NamedTuple):
         if is_blank(group_id):
             raise ValueError(f"{text!r} is no key of a share partition")
         if not _JAVA_INT.fullmatch(parts[-1]) or not -(2**31) <= int(parts[-1]) < 2**31:
-            raise ValueError(f"{parts[-1]!r} is the index of no partition")
+            raise ValueError(f"{parts[-1]!r} is no index of a partition")
         return cls(group_id, uuid_from_text(parts[-2]), int(parts[-1]))

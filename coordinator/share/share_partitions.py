@@ -1,10 +1,9 @@
-"""The share partitions of one partition of `__share_group_state`: as its records make them, and what is decided of
-each.
+"""The share partitions of one partition of `__share_group_state`, built from its records, and decisions about them.
 
-Nothing but records changes them: what is decided is written, and then applied here; a start replays the log through
-the same `apply`. A request about one of them is checked in Kafka's order and made a record where it changes something.
-Errors, in this order, as KafkaError: INVALID_REQUEST (a partition or an epoch below 0; what has to be initialized first
-and isn't; batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+Only records change them. A decision is written, and then applied here. At a start the log is replayed through the
+same `apply`. A request for a share partition is checked in Kafka's order, and becomes a record if it changes
+something. Errors, in this order, as KafkaError: INVALID_REQUEST (a partition or an epoch below 0; not initialized
+although it has to be; invalid batches), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
@@ -40,16 +39,15 @@ from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import Bytes
 
 # --------------------------------------------------------------------------------------------------------------
-# What is durable of one share partition: a snapshot, with the updates since (Kafka: `ShareGroupOffset`).
+# The durable state of one share partition: a snapshot with the updates since (Kafka: `ShareGroupOffset`).
 #
-# State batches are put over each other: of each offset the higher delivery count holds, of equal ones the
-# higher state. So a state only moves forward, in whatever order the writes of a share partition come. Source:
+# State batches are merged: for each offset the higher delivery count wins; if they are equal, the higher
+# state. So a state only moves forward, in whatever order the writes of a share partition arrive. Source:
 # `PersisterStateBatchCombiner`.
-
-# --- state batches put over each other ------------------------------------------------------------------------
+# --- merging state batches --------------------------------------------------------------------------------------
 
 _Piece = tuple[int, int, int, int]
-"""First and last offset, delivery count, delivery state: in the order in which they are merged."""
+"""First and last offset, delivery count, delivery state: the order in which they are merged."""
 
 _FIRST_OFFSET, _LAST_OFFSET = attrgetter("first_offset"), attrgetter("last_offset")
 
@@ -57,11 +55,11 @@ _FIRST_OFFSET, _LAST_OFFSET = attrgetter("first_offset"), attrgetter("last_offse
 def combined(
     so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """Both without what is below the start, in the order of offsets, none over another.
+    """Merge both, without anything below the start: in the order of offsets, without overlaps.
 
-    Neighbours in one state become one. No batch may end before it begins: Kafka fails on such a one. What nothing of
-    `new` lies over or beside is as it was, and isn't merged again, where it comes from here: a share partition may
-    have tens of thousands, and most writes say something of the last ones.
+    Adjacent batches in the same state are joined. No batch may end before it begins; Kafka fails on those.
+    Batches that `new` neither overlaps nor touches stay as they are, if they come from here: a share
+    partition may have tens of thousands, and most writes only concern the last ones.
     """
     so_far, new = _cut(so_far, start_offset), _cut(new, start_offset)
     if not new and len(so_far) < 2:
@@ -82,12 +80,12 @@ def combined(
 
 
 def begin_and_end_in_order(batches: Sequence[StateBatch]) -> bool:
-    """Whether each batch ends no earlier than it begins."""
+    """True if no batch ends before it begins."""
     return all(batch.first_offset <= batch.last_offset for batch in batches)
 
 
 def _is_merged(batches: Sequence[StateBatch]) -> bool:
-    """Whether they are in the order of offsets, none over another, and no neighbours are in one state."""
+    """True if they are in the order of offsets, without overlaps, and no adjacent ones are in the same state."""
     behind, before = None, None
     for first, last, state, count in batches:
         if behind is not None and first <= behind and (first < behind or (state, count) == before):
@@ -107,7 +105,7 @@ def _cut(batches: Sequence[StateBatch], start_offset: int) -> Sequence[StateBatc
 
 
 def _merged(batches: list[StateBatch]) -> list[StateBatch]:
-    """In one pass over the offsets."""
+    """Merge in one pass over the offsets."""
     if _is_merged(batches):
         return batches
     coming = sorted([(first, last, count, state) for first, last, state, count in batches], reverse=True)
@@ -140,8 +138,11 @@ def _merged(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 class ShareGroupOffset(NamedTuple):
-    """Timestamps in ms since the epoch. `create_timestamp` is when somebody last changed the state by a snapshot; the
-    two differ where it was only written down again."""
+    """The durable state of a share partition. Timestamps are in ms since the epoch.
+
+    `create_timestamp` is the time of the snapshot that last changed the state. `write_timestamp` differs from
+    it if the state was only rewritten.
+    """
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
@@ -153,7 +154,7 @@ class ShareGroupOffset(NamedTuple):
     write_timestamp: int = 0
 
     def updated(self, update: ShareGroupOffset) -> ShareGroupOffset:
-        """With an update over it, whose epochs and start are -1 where they stay."""
+        """The state with an update applied. Epochs and the start offset are -1 if the update doesn't change them."""
         start_offset = update.start_offset
         if start_offset == NO_START_OFFSET:
             start_offset = self.start_offset
@@ -165,12 +166,13 @@ class ShareGroupOffset(NamedTuple):
         )
 
 
-# --- The records of `__share_group_state`: what they say, and their bytes -------------------------------------
+# --- The records of `__share_group_state`, and their encoding -------------------------------------------------
 #
 # Source: `ShareCoordinatorRecordHelpers`, `ShareCoordinatorRecordSerde`.
 
 HIGHEST_SNAPSHOT_EPOCH = 2**31 - 2**16
-"""That is read. Nobody takes so many snapshots; from there on a next one would have no room in its record soon."""
+"""The highest snapshot epoch that is read. Nobody takes so many snapshots. Soon after it the next one
+wouldn't fit in its record."""
 
 _INT16 = Struct(">h")
 _SNAPSHOT = ShareSnapshotKey.API_KEY
@@ -179,7 +181,7 @@ _VERSION = 0
 
 
 class ShareRecord(NamedTuple):
-    """A snapshot, or an update of the last one; no state: the share partition is deleted."""
+    """A snapshot, or an update of the last one. Without a state, the share partition is deleted."""
 
     key: SharePartitionKey
     state: ShareGroupOffset | None
@@ -197,7 +199,7 @@ def _encode_key(key: SharePartitionKey, is_update: bool) -> bytes:
 
 
 def encode_record(record: ShareRecord) -> CoordinatorRecord:
-    """Key and value, as Kafka 4.3 writes them."""
+    """Encode the key and the value as Kafka 4.3 writes them."""
     key = _encode_key(record.key, record.is_update)
     state = record.state
     if state is None:
@@ -235,7 +237,7 @@ def encode_record(record: ShareRecord) -> CoordinatorRecord:
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> ShareRecord | None:
-    """What a record says; None for a key of no known type. Raises CodecError where it makes no sense."""
+    """Decode a record. Returns None for a key of an unknown type. Raises CodecError if the record makes no sense."""
     key_type = _int16(key, "a key")
     if key_type == _SNAPSHOT:
         named: ShareSnapshotKey | ShareUpdateKey = decode(ShareSnapshotKey, 0, key, _INT16.size)
@@ -254,7 +256,7 @@ def decode_record(key: Bytes, value: Bytes | None) -> ShareRecord | None:
             share_partition, _snapshot(decode(ShareSnapshotValue, version, value, _INT16.size))
         )
     update = decode(ShareUpdateValue, version, value, _INT16.size)
-    if update.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:  # that of a snapshot which isn't there any more
+    if update.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:  # that of a snapshot that isn't there any more
         raise CodecError(f"a share partition at snapshot epoch {update.snapshot_epoch}")
     return ShareRecord(
         share_partition,
@@ -307,7 +309,7 @@ def _int16(data: Bytes, what: str) -> int:
 
 
 class KnownSharePartition:
-    """One of them. The epochs are the highest that were seen, which the last record need not have."""
+    """A known share partition. The epochs are the highest ones seen, which may be higher than in the last record."""
 
     __slots__ = ("leader_epoch", "state", "state_epoch", "updates")
 
@@ -315,20 +317,20 @@ class KnownSharePartition:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.state_epoch = state_epoch
-        """None where no snapshot has told it."""
+        """None if no snapshot has had it."""
         self.updates = updates
-        """Since there were last so many that a snapshot took their place."""
+        """The updates since the last snapshot that replaced them."""
 
 
 class SharePartitions:
-    """By their keys."""
+    """The share partitions of a shard, by their keys."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self._updates_per_snapshot = updates_per_snapshot
         self._known: dict[SharePartitionKey, KnownSharePartition] = {}
         self._of_topic: dict[bytes, dict[SharePartitionKey, None]] = {}
         self._snapshot_offsets: dict[SharePartitionKey, int] = {}
-        """Where the last snapshot of each is, in the order of offsets."""
+        """The offset of each one's last snapshot, ascending."""
         self._redundant_before: int | None = None
 
     def __len__(self) -> int:
@@ -351,15 +353,15 @@ class SharePartitions:
 
     @property
     def redundant_before(self) -> int | None:
-        """Every record below this offset was overtaken by a later one; None where that isn't known, or is none."""
+        """The offset below which every record is obsolete; None if unknown, or if there is none."""
         return self._redundant_before or None
 
     def needs_snapshot(self, known: KnownSharePartition) -> bool:
-        """Whether so many updates follow the last snapshot that the next write is one."""
+        """True if the last snapshot has so many updates that the next write has to be a snapshot."""
         return known.updates >= self._updates_per_snapshot
 
     def apply(self, record: ShareRecord, record_offset: int) -> None:
-        """Change what is known by one record of the log."""
+        """Apply one record of the log."""
         key, state, is_update = record
         if state is None:
             self._forget(key)
@@ -372,7 +374,7 @@ class SharePartitions:
             self._snapshot_is_at(key, record_offset)
 
     def clear(self) -> None:
-        """They are coordinated elsewhere."""
+        """Forget them, as another node coordinates them."""
         self._known.clear()
         self._of_topic.clear()
         self._snapshot_offsets.clear()
@@ -402,7 +404,7 @@ class SharePartitions:
 
     def _update(self, key: SharePartitionKey, update: ShareGroupOffset) -> None:
         known = self._known.get(key)
-        if known is None:  # its snapshot is lost: Kafka goes on with what the update says
+        if known is None:  # its snapshot is lost: Kafka goes on with the update
             self._add(key, KnownSharePartition(update, updates=1, state_epoch=None))
             return
         known.leader_epoch = max(known.leader_epoch, update.leader_epoch)
@@ -412,22 +414,22 @@ class SharePartitions:
     def _snapshot_is_at(self, key: SharePartitionKey, record_offset: int) -> None:
         offsets = self._snapshot_offsets
         offsets.pop(key, None)
-        offsets[key] = record_offset  # behind all others, as offsets grow
+        offsets[key] = record_offset  # at the end, as offsets grow
         self._redundant_before = next(iter(offsets.values()))
 
 
-# --- what is decided; nothing is changed here -----------------------------------------------------------------
+# --- decisions; they change nothing ---------------------------------------------------------------------------
 
 PartitionCountOf = Callable[[bytes], int]
-"""How many partitions a topic has, by its id; 0 where it isn't in the metadata."""
+"""The number of partitions of a topic, by its id; 0 if it isn't in the metadata."""
 
 MOST_BATCHES = 50_000
-"""Of one write, and of a share partition. A record of so many has more bytes than a batch may have by default, so that
-no snapshot could be written; Kafka puts together any number of them first."""
+"""The most batches of one write, and of a share partition. A record with more would exceed the default size
+of a batch, so no snapshot could be written. Kafka merges any number of them first."""
 
 
 class Write(NamedTuple):
-    """What is written of a share partition."""
+    """A write to a share partition."""
 
     state_epoch: int
     leader_epoch: int
@@ -437,7 +439,7 @@ class Write(NamedTuple):
 
 
 class Decisions:
-    """Over the share partitions of one shard."""
+    """Makes decisions about the share partitions of one shard."""
 
     def __init__(
         self, known: SharePartitions, partition_count_of: PartitionCountOf, now_ms: Callable[[], int]
@@ -447,7 +449,7 @@ class Decisions:
         self._now_ms = now_ms
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> ShareRecord:
-        """Begin anew, whatever there is."""
+        """Decide to start anew, whatever state there is."""
         _check_not_negative(key, state_epoch=state_epoch)
         known = self._known.get(key)
         if known is not None:
@@ -467,7 +469,7 @@ class Decisions:
         )
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, ShareRecord | None]:
-        """What is there, and the record of a leader that asks for the first time."""
+        """Return the state, and a record if this leader asks for the first time."""
         _check_not_negative(key, leader_epoch)
         known = self._initialized(key)
         _check_leader_epoch(known, leader_epoch)
@@ -499,13 +501,13 @@ class Decisions:
         return self._written(key, known, write, known.state.leader_epoch)
 
     def delete(self, key: SharePartitionKey) -> ShareRecord | None:
-        """None where there is nothing to delete."""
+        """Decide to delete the state. Returns None if there is nothing to delete."""
         _check_not_negative(key)
         self._check_topic(key)
         return ShareRecord(key, None) if key in self._known else None
 
     def summarize(self, key: SharePartitionKey) -> ShareStateSummary:
-        """The default values where it isn't initialized."""
+        """Return the state's summary, or the default values if it isn't initialized."""
         _check_not_negative(key)
         self._check_topic(key)
         known = self._known.get(key)
@@ -519,8 +521,8 @@ class Decisions:
     def _written(
         self, key: SharePartitionKey, known: KnownSharePartition, write: Write, leader_epoch: int
     ) -> ShareRecord:
-        """An update, or a snapshot where there are many updates by now. The start never moves back, and the count goes
-        with it."""
+        """Make the write an update, or a snapshot if there are many updates by now. The start never moves
+        back, and the count of completed records belongs to it."""
         state = known.state
         start_offset = max(write.start_offset, state.start_offset)
         complete = write.delivery_complete_count

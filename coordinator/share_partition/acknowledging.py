@@ -1,7 +1,8 @@
-"""What acknowledgements, and the end of a session, change of what is in flight (Kafka: `SharePartition.acknowledge`).
+"""The changes that acknowledgements, or the end of a session, make to records in flight (Kafka:
+`SharePartition.acknowledge`).
 
-Each change is begun at once and stands in a `Changes`: it holds once it is written, and is taken back where that
-fails, or where another acknowledgement of the same list is wrong. Renewed locks stay renewed.
+Each change begins at once, and is part of a `Changes`. It holds once it is written. It is taken back if that
+fails, or if another acknowledgement in the same list is wrong. Renewed locks stay renewed.
 """
 
 from __future__ import annotations
@@ -45,25 +46,25 @@ _NO_RENEWAL = "Renewing acquisition locks is not enabled for the group."
 
 
 class Changes:
-    """What was begun, and isn't written yet."""
+    """Changes that have begun and aren't written yet."""
 
     def __init__(self, records: InFlightRecords, settings: ShareSettings) -> None:
         self._records = records
         self._settings = settings
-        self._begun: list[tuple[InFlightState, StateBatch, RecordState]] = []  # and what was to become of it
+        self._begun: list[tuple[InFlightState, StateBatch, RecordState]] = []  # with the intended state
         self.dead: list[DeadLetter] = []
-        """What is to be buried, once they are complete."""
+        """Dead letters to bury once the changes are complete."""
 
     def __bool__(self) -> bool:
         return bool(self._begun)
 
     @property
     def written(self) -> list[StateBatch]:
-        """What is to be written of them, one for each change."""
+        """The batches to write, one for each change."""
         return [batch for _, batch, _ in self._begun]
 
     def begin(self, state: InFlightState, to: RecordState, first_offset: int, last_offset: int) -> None:
-        """Of these offsets, which are acquired, and nothing is pending of them."""
+        """Begin a change of these offsets, which are acquired and have no pending change."""
         settings = self._settings
         begun = state.begin(to, settings.delivery_count_limit, dead_state(settings))
         assert begun, "what isn't acquired was acknowledged"
@@ -74,7 +75,7 @@ class Changes:
             self._records.terminal_count += self._records.count_from_start(first_offset, last_offset)
 
     def complete(self, *, is_written: bool) -> None:
-        """All of them hold, or none."""
+        """Complete all of them, or take all back."""
         records = self._records
         for begun, batch, to in self._begun:
             for first, last, state in begun.parts(batch.first_offset, batch.last_offset):
@@ -90,8 +91,10 @@ class Changes:
                         self._archive_before_start(state, first, last)
 
     def _archive_before_start(self, state: InFlightState, first: int, last: int) -> None:
-        """The log begins behind what was given back, or within. In Kafka it is fetched, for ever: the log has it no
-        more."""
+        """Archive offsets that were given back, as far as the log begins after them.
+
+        Kafka fetches them forever, although the log doesn't have them any more.
+        """
         records = self._records
         if last < records.start_offset:
             state.archive()
@@ -102,7 +105,7 @@ class Changes:
 
 
 class Acknowledgement:
-    """Of one member, for one share partition."""
+    """The acknowledgements of one member, for one share partition."""
 
     def __init__(
         self,
@@ -120,7 +123,10 @@ class Acknowledgement:
         self._cut: InFlightBatch | None = None
 
     def run(self, batches: Sequence[AcknowledgementBatch]) -> None:
-        """`batches` ascend. Raises KafkaError with the first error: INVALID_RECORD_STATE, INVALID_REQUEST."""
+        """Begin all changes. `batches` are ascending.
+
+        Raises KafkaError with the first error: INVALID_RECORD_STATE, INVALID_REQUEST.
+        """
         for number, batch in enumerate(batches):
             if batch.last_offset < self._records.start_offset:
                 continue  # done with, or out of reach
@@ -136,9 +142,9 @@ class Acknowledgement:
     def _edges(
         self, batches: Sequence[AcknowledgementBatch], number: int, in_flight: InFlightBatch
     ) -> list[int]:
-        """Where among the offsets of a batch the acknowledgements, from this one on, differ from the ones before."""
+        """The offsets in a batch at which the type of acknowledgement changes, from batch `number` on."""
         edges: list[int] = []
-        for place in range(number, len(batches)):  # `islice` would go through all those before
+        for place in range(number, len(batches)):  # `islice` would walk through all those before
             batch = batches[place]
             if batch.first_offset > in_flight.last_offset:
                 break
@@ -157,7 +163,7 @@ class Acknowledgement:
         return edges
 
     def _in_flight(self, batch: AcknowledgementBatch) -> list[InFlightBatch]:
-        """All that a batch of acknowledgements touches."""
+        """The batches in flight that a batch of acknowledgements touches."""
         records = self._records
         floor = records.floor(batch.first_offset)
         if floor is None and batch.first_offset < records.start_offset:
@@ -172,7 +178,7 @@ class Acknowledgement:
         return found
 
     def _tells_apart(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> bool:
-        """Whether the offsets have to be looked at; all of them together are acknowledged where they needn't."""
+        """True if the offsets have to be looked at one by one. Otherwise all of them are acknowledged together."""
         whole = in_flight.whole
         if whole is not None:
             if whole.member_id == NO_MEMBER:
@@ -222,7 +228,8 @@ class Acknowledgement:
 
 
 def release(records: InFlightRecords, member_id: str, changes: Changes) -> None:
-    """Give back all that a member has acquired: its session is over. What lies before the start is archived."""
+    """Give back everything that a member has acquired, as its session is over. Offsets before the start are
+    archived."""
     start = records.start_offset
     for batch in records:
         whole = batch.whole

@@ -1,7 +1,7 @@
-"""Which of the records that a fetch has read its member is given (Kafka: `SharePartition.acquire`).
+"""Choosing which of the records that a fetch has read its member gets (Kafka: `SharePartition.acquire`).
 
-Offsets are what counts, not records: offsets without a record and control records lie inside of what is acquired.
-Nothing is written about an acquisition.
+It counts offsets, not records: an acquisition includes offsets without a record, and control records. Nothing
+is written about it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, Fetc
 from coordinator.share_partition.states import ACQUIRED, AVAILABLE
 
 LEAST_THROTTLED_COUNT = 2
-"""Delivery counts from which on a batch may be throttled at all."""
+"""The least delivery count at which a batch may be throttled."""
 
 
 def throttled_from(delivery_limit: int) -> int:
-    """The delivery count from which on a batch is handed out in parts: one record may be what spoils all of it."""
+    """The delivery count from which on a batch is handed out in parts: a single record may be what spoils all
+    of it."""
     return max(LEAST_THROTTLED_COUNT, (delivery_limit + 1) // 2)
 
 
@@ -59,7 +60,7 @@ class Acquisition:
         self._acquired: list[AcquiredRecords] = []
 
     def run(self) -> list[AcquiredRecords]:
-        """What was acquired, in the order of offsets."""
+        """Acquire, and return the acquired offsets in order."""
         records = self._records
         if self._last_offset < records.start_offset or self._most <= 0:
             return []
@@ -78,7 +79,7 @@ class Acquisition:
         return self._acquired
 
     def _budget(self, most_records: int) -> int:
-        """How many offsets may be acquired. Where as many as may be are in flight, only those among them."""
+        """How many offsets may be acquired. If the most allowed are in flight, only offsets among these may."""
         records = self._records
         most = min(most_records, self._settings.partition_max_record_locks - records.in_flight_count)
         if most <= 0 and self._fetch_offset <= records.end_offset:
@@ -87,7 +88,7 @@ class Acquisition:
         return most
 
     def _archive_stale(self) -> None:
-        """What is available from the fetch offset on, and was not read, has been compacted away."""
+        """Archive available offsets from the fetch offset on that weren't read: they have been compacted away."""
         records, base = self._records, self._first_fetched
         if not records or self._fetch_offset >= base:
             return
@@ -100,15 +101,17 @@ class Acquisition:
             records.may_have_available = True
 
     def _base_offset(self) -> int:
-        """Where the first batch begins: with the batch in flight that it lies in, and not before the start. In Kafka it
-        may, where something is in flight before it: what lies before the start is then fetched for ever."""
+        """Where the first batch begins: at the batch in flight that contains it, and not before the start.
+
+        In Kafka it may be before the start, if something before it is in flight. Then it is fetched forever.
+        """
         records, base = self._records, self._first_fetched
         floor = records.floor(base)
         if floor is None or floor.last_offset < base:
             return max(base, records.start_offset)
         return floor.first_offset
 
-    # --- what was in flight before --------------------------------------------------------------------------
+    # --- offsets that were in flight before -----------------------------------------------------------------
 
     def _acquire_known(self, known: Sequence[InFlightBatch], base: int) -> None:
         gap_start = base
@@ -131,7 +134,7 @@ class Acquisition:
                 return
 
     def _acquire_batch(self, batch: InFlightBatch, throttled: bool) -> bool:
-        """Whether anything of it was taken."""
+        """Acquire offsets of a batch. Returns True if any were."""
         left = self._most - self._count
         is_whole = (
             batch.is_within(self._first_fetched, self._last_offset)
@@ -161,7 +164,8 @@ class Acquisition:
         return batch.has_delivered(least, self._first_fetched, self._last_offset)
 
     def _acquire_each(self, batch: InFlightBatch, left: int) -> int:
-        """Of a batch whose offsets are told apart; how many. Who is delivered for the last time comes alone."""
+        """Acquire offsets of a batch in which they are separate. Returns how many. One at its last delivery
+        comes alone."""
         limit = self._settings.delivery_count_limit
         throttled = throttled_from(limit)
         most_throttled: int | None = None
@@ -177,14 +181,16 @@ class Acquisition:
             most = 1 if is_last_time else last - first + 1
             if self._limits_records:
                 most = min(most, left - count)
-            if most_throttled is not None and count < most_throttled:  # where it is passed it holds no more
+            if (
+                most_throttled is not None and count < most_throttled
+            ):  # if it is exceeded it doesn't apply any more
                 most = min(most, most_throttled - count)
             last = min(last, first + most - 1)
             state = batch.cut(first, last)
             if not self._deliver(state):
                 continue
             lock = lock or self._lock(first, batch.last_offset)
-            lock.last_offset = last  # whoever ends it looks at all from its first to its last
+            lock.last_offset = last  # when it ends, everything from its first to its last offset is checked
             state.relock(lock)
             found.append(AcquiredRecords(first, last, state.delivery_count))
             count += last - first + 1
@@ -199,10 +205,11 @@ class Acquisition:
     def _lock(self, first_offset: int, last_offset: int) -> Lock:
         return self._locks.take(first_offset, last_offset, self._settings.record_lock_duration_ms)
 
-    # --- what is new ----------------------------------------------------------------------------------------
+    # --- new offsets ----------------------------------------------------------------------------------------
 
     def _acquire_new(self, first: int, last: int, most: int) -> None:
-        """Of offsets that aren't in flight. In whole record batches, all of the one in which `most` is reached."""
+        """Acquire offsets that aren't in flight. With whole record batches, the one in which `most` is
+        reached is included."""
         records = self._records
         if not records:
             first = max(first, records.end_offset)
@@ -222,7 +229,7 @@ class Acquisition:
         self._count += last - first + 1
 
     def _end_of_batch_with(self, offset: int) -> int:
-        """The last offset of the record batch that has this one; itself where none does."""
+        """The last offset of the record batch that has this one, or the offset itself if none has."""
         found = None
         for batch in self._batches:
             if batch.base_offset > offset:
@@ -239,7 +246,7 @@ class Acquisition:
         return acquired
 
     def _cut(self, first: int, last: int) -> list[AcquiredRecords]:
-        """Into parts of at least the batch size, at the borders of record batches."""
+        """Cut into parts of at least the batch size, at the borders of record batches."""
         parts = []
         if last - first + 1 > self._batch_size:
             for batch in self._batches:
@@ -260,7 +267,7 @@ class Acquisition:
         return AcquiredRecords(first, last_acquired, 1)
 
     def _put_new(self, first: int, last: int, last_acquired: int) -> None:
-        """Have a batch in flight that is acquired, up to `last_acquired`."""
+        """Add a batch in flight, which is acquired up to `last_acquired`."""
         lock = self._lock(first, last_acquired)
         batch = InFlightBatch(first, last, InFlightState(ACQUIRED, 1, self._member_id, lock))
         if last_acquired < last:
@@ -269,7 +276,7 @@ class Acquisition:
 
 
 def merged(found: Sequence[AcquiredRecords]) -> list[AcquiredRecords]:
-    """Neighbours that have been delivered as often are one."""
+    """Join adjacent ranges with the same delivery count."""
     result: list[AcquiredRecords] = []
     for each in found:
         if result:
@@ -283,9 +290,8 @@ def merged(found: Sequence[AcquiredRecords]) -> list[AcquiredRecords]:
 
 # --- records of aborted transactions --------------------------------------------------------------------------
 #
-# A group that reads committed records isn't given them. Their bytes come along with the others. In flight
-# they are archived, which nobody writes about; the markers that end transactions are handed out as any
-# offset.
+# A group that reads committed records doesn't get them, although their bytes come along. In flight they are
+# archived, which isn't written. Transaction markers are handed out like any other offset.
 
 
 def archive_aborted(
@@ -294,7 +300,7 @@ def archive_aborted(
     acquired: Sequence[AcquiredRecords],
     aborted: Sequence[AbortedFrom],
 ) -> list[AcquiredRecords]:
-    """What is left of what was acquired."""
+    """Archive aborted records, and return the rest of what was acquired."""
     gone = _aborted_batches(batches, aborted)
     for batch in gone:
         floor = records.floor(batch.base_offset)
@@ -305,7 +311,7 @@ def archive_aborted(
 
 
 def _aborted_batches(batches: Sequence[FetchedBatch], aborted: Sequence[AbortedFrom]) -> list[FetchedBatch]:
-    """Those of the batches that an abort took back, in the order of offsets."""
+    """The batches that an abort took back, in the order of offsets."""
     ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     producers: set[int] = set()
     found = []
@@ -322,7 +328,7 @@ def _aborted_batches(batches: Sequence[FetchedBatch], aborted: Sequence[AbortedF
 
 
 def _without(acquired: Sequence[AcquiredRecords], gone: Sequence[FetchedBatch]) -> list[AcquiredRecords]:
-    """The ranges, with those of these batches cut out."""
+    """The ranges without these batches."""
     left: list[AcquiredRecords] = []
     place = 0
     for first, last, count in acquired:

@@ -1,17 +1,17 @@
-"""What a share group has in flight of a partition: batches, offsets that are told apart in them, states, locks.
+"""A share group's records in flight in a partition: batches, separate offsets in them, states, locks.
 
     InFlightRecords → InFlightBatch → InFlightState, of a batch or of a run in it → Lock
 
-`start_offset` (Kafka's SPSO) moves over what is terminal, `end_offset` (SPEO) is the last offset in flight, or the
-next one to acquire where there is nothing. A batch is what was acquired together. It has one state until anything
-touches some of its offsets alone; from then on they are told apart, and that stays so: in Kafka each of them has a
-state of its own then; here those in a row that have all of it in common share one, a *run*.
+`start_offset` (Kafka's SPSO) moves over terminal records. `end_offset` (SPEO) is the last offset in flight,
+or the next one to acquire if there is none. A batch was acquired together. It has one state until something
+changes only some of its offsets. From then on the offsets are separate. In Kafka each has a state of its own
+then. Here consecutive offsets with the same state share one, a *run*.
 
-What an acknowledgement says is the state at once, and can be taken back until its write has succeeded: meanwhile the
-change is *pending*, and nobody else may make one.
+An acknowledgement changes the state at once, and can be taken back until its write has succeeded. Meanwhile
+the change is *pending*, and nobody else may make one.
 
-One lock, with one timer, holds all offsets that were acquired at once, however many of them are told apart later on.
-Kafka makes a timer for each then, all of them due at the same time.
+One lock, with one timer, covers all offsets that were acquired at once, even if they become separate later.
+Kafka then creates a timer for each, all due at the same time.
 
 Source: `SharePartition`, `InFlightBatch`, `InFlightState`, `AcquisitionLockTimerTask`.
 """
@@ -33,11 +33,11 @@ from coordinator.share_partition.states import (
     RecordState,
 )
 
-# --- locks: until when what was acquired together stays with its member ---------------------------------------
+# --- locks: how long acquired records stay with their member --------------------------------------------------
 
 
 class Lock:
-    """Held by the states of offsets `first` to `last`, as long as any of them refers to it."""
+    """A lock of the offsets `first` to `last`. It exists as long as any of their states refers to it."""
 
     __slots__ = ("_holders", "_locks", "first_offset", "has_expired", "last_offset")
 
@@ -49,19 +49,19 @@ class Lock:
         self.has_expired = False
 
     def hold(self) -> Lock:
-        """One more state refers to it."""
+        """Count one more state that refers to it."""
         self._holders += 1
         return self
 
     def drop(self) -> None:
-        """One state refers to it no more; without any there is nothing to wait for."""
+        """Count one state less. Without any there is nothing to wait for."""
         self._holders -= 1
         if not self._holders:
             self._locks.forget(self)
 
 
 class Locks:
-    """All locks of one share partition. `expired` is called with each whose time is over."""
+    """All locks of one share partition. `expired` is called with each that expires."""
 
     def __init__(self, runtime: ShareRuntime, expired: Callable[[Lock], None]) -> None:
         self._runtime = runtime
@@ -72,25 +72,25 @@ class Locks:
         return len(self._running)
 
     def take(self, first_offset: int, last_offset: int, duration_ms: int) -> Lock:
-        """A lock of these offsets, whose time begins now. Nobody holds it yet."""
+        """Make a lock of these offsets, whose time begins now. Nobody holds it yet."""
         lock = Lock(self, first_offset, last_offset)
         self._running[lock] = None
         self._runtime.schedule(lock, duration_ms, partial(self._expire, lock))
         return lock
 
     def forget(self, lock: Lock) -> None:
-        """Nothing happens where its time is over."""
+        """Forget the lock. Nothing happens when its time is over."""
         if lock in self._running:
             self._running.pop(lock, None)
             self._runtime.cancel(lock)
 
     def go_on_expiring(self, lock: Lock) -> None:
-        """Call `expired` with it once more, in a turn of its own: it was much."""
+        """Call `expired` with it once more, in a turn of its own, as there is more to do."""
         self._running[lock] = None
         self._runtime.schedule(lock, 0, partial(self._expire, lock))
 
     def end(self) -> None:
-        """None of them expires any more."""
+        """End all locks. None of them expires any more."""
         self._expired = _nothing_is_held
         for lock in self._running:
             self._runtime.cancel(lock)
@@ -103,22 +103,22 @@ class Locks:
 
 
 def _nothing_is_held(lock: Lock) -> None:
-    """Its share partition is gone."""
+    """The share partition is gone."""
 
 
 def dead_state(settings: ShareSettings) -> RecordState:
-    """What becomes of a record that is rejected, or was delivered as often as it may be."""
+    """The next state of a record that is rejected, or has reached the limit of deliveries."""
     return ARCHIVING if settings.dead_letter_topic else ARCHIVED
 
 
-# --- the state of offsets in a row ----------------------------------------------------------------------------
+# --- the state of consecutive offsets -------------------------------------------------------------------------
 
 NO_MEMBER = ""
-"""As the owner of what isn't acquired: no member has an empty id."""
+"""The owner of records that aren't acquired: no member has an empty id."""
 
 
 class InFlightState:
-    """State, number of deliveries, owner and lock."""
+    """The state, number of deliveries, owner and lock of consecutive offsets."""
 
     __slots__ = (
         "_before",
@@ -137,18 +137,20 @@ class InFlightState:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock = None if lock is None else lock.hold()
-        self._before: tuple[RecordState, str, int] | None = None  # state, owner, delivery limit then
+        self._before: tuple[RecordState, str, int] | None = (
+            None  # the state, owner and delivery limit at that time
+        )
         self._is_archived_for_good = False
         self._parted: tuple[int, InFlightState] | None = None  # while a change is pending: see `parts`
 
     @property
     def is_pending(self) -> bool:
-        """Whether a change waits for its write."""
+        """True if a change waits for its write."""
         return self._before is not None
 
     @property
     def is_available(self) -> bool:
-        """Whether it may be acquired."""
+        """True if it may be acquired."""
         return self.state is AVAILABLE and self._before is None
 
     @property
@@ -156,14 +158,14 @@ class InFlightState:
         return self.state in TERMINAL
 
     def relock(self, lock: Lock | None) -> None:
-        """From now on it is held by this lock, or by none."""
+        """Switch to this lock, or to none."""
         before, self.lock = self.lock, None if lock is None else lock.hold()
         if before is not None:
             before.drop()
 
     def parted(self, offset: int) -> InFlightState:
-        """From this offset on they have a state of their own, which is the same so far, with the change that is
-        pending."""
+        """Split off the offsets from this one on, with a state of their own that is the same so far,
+        including a pending change."""
         behind = InFlightState(self.state, self.delivery_count, self.member_id, self.lock)
         behind._before, behind._is_archived_for_good = self._before, self._is_archived_for_good
         if self._before is not None:
@@ -171,8 +173,8 @@ class InFlightState:
         return behind
 
     def parts(self, first_offset: int, last_offset: int) -> list[tuple[int, int, InFlightState]]:
-        """What has become of the offsets that it was the state of when the change was begun: first, last, and state of
-        each part that they have been told apart into since."""
+        """The parts of the offsets that had this state when the change began: first, last, and state of each
+        part that was split off since."""
         found: list[tuple[int, int, InFlightState]] = []
         part, first = self, first_offset
         while part._parted is not None:
@@ -189,8 +191,8 @@ class InFlightState:
         member_id: str = NO_MEMBER,
         exhausted: RecordState = ARCHIVED,
     ) -> bool:
-        """Change the state where that is legal; whether it was. What has been delivered as often as it may be is
-        `exhausted` instead of made available: ARCHIVED, or ARCHIVING where it goes to a dead letter queue."""
+        """Change the state if that is legal, and return True. A record at the limit of deliveries becomes
+        `exhausted` instead of available: ARCHIVED, or ARCHIVING if it goes to a dead letter queue."""
         if self._before is not None:
             return False
         if to is AVAILABLE and self.delivery_count >= delivery_limit:
@@ -204,7 +206,7 @@ class InFlightState:
         return True
 
     def begin(self, to: RecordState, delivery_limit: int, exhausted: RecordState = ARCHIVED) -> bool:
-        """As `move`; it is pending until `complete`."""
+        """Do the same as `move`, but the change is pending until `complete`."""
         before = (self.state, self.member_id, delivery_limit)
         if not self.move(to, delivery_limit, exhausted=exhausted):
             return False
@@ -212,9 +214,12 @@ class InFlightState:
         return True
 
     def complete(self, *, is_written: bool, exhausted: RecordState = ARCHIVED) -> None:
-        """End what was begun: it holds, or all is as it was. What is taken back isn't its member's any more where its
-        lock's time is over meanwhile, and `exhausted` where that was its last delivery: in Kafka ARCHIVED at once, and
-        in no dead letter queue."""
+        """Complete the change, or take it back.
+
+        If its lock has expired meanwhile, a record that is taken back isn't its member's any more, and it is
+        `exhausted` if that was its last delivery. In Kafka it is ARCHIVED at once, and goes to no dead letter
+        queue.
+        """
         assert self._before is not None, "nothing was begun"
         (state, member_id, limit), self._before = self._before, None
         self._parted = None
@@ -229,8 +234,8 @@ class InFlightState:
             self.member_id = member_id
 
     def archive(self) -> None:
-        """It is out of reach: the log begins later, it was compacted away, or its transaction was aborted. A pending
-        change doesn't undo that."""
+        """Archive it because it is out of reach: the log begins later, it was compacted away, or its
+        transaction was aborted. A pending change doesn't undo that."""
         self._is_archived_for_good = True
         self.state = ARCHIVED
         self.member_id = NO_MEMBER
@@ -241,7 +246,7 @@ class InFlightState:
 
 
 class InFlightBatch:
-    """`whole` is the state of all of them, None once they are told apart."""
+    """A batch. `whole` is the state of all its offsets, None once they are separate."""
 
     __slots__ = ("_done", "_firsts", "_states", "first_offset", "last_offset", "whole")
 
@@ -249,22 +254,22 @@ class InFlightBatch:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.whole: InFlightState | None = whole
-        self._firsts: list[int] = []  # of each run, once they are told apart
+        self._firsts: list[int] = []  # of each run, once the offsets are separate
         self._states: list[InFlightState] = []
-        self._done = 0  # so many of the first of them are terminal and written, which they stay
+        self._done = 0  # how many of the first are terminal and written; they stay so
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """The number of offsets."""
         return self.last_offset - self.first_offset + 1
 
     def state_at(self, offset: int) -> InFlightState:
         return self._states[bisect_right(self._firsts, offset) - 1] if self.whole is None else self.whole
 
     def split(self) -> None:
-        """Tell the offsets apart, each with what all of them had. Nothing where that was done.
+        """Make the offsets separate, each with the common state, unless they are.
 
-        A release that is pending is one already for each of them, whatever comes of its write: as in Kafka.
+        A pending release counts as done for each of them, whatever the outcome of its write, as in Kafka.
         """
         whole = self.whole
         if whole is None:
@@ -276,15 +281,15 @@ class InFlightBatch:
         self.whole = None
 
     def split_behind(self, last_acquired: int) -> None:
-        """Tell the offsets apart: those behind `last_acquired` weren't delivered after all."""
+        """Make the offsets separate, and take back the delivery of those after `last_acquired`."""
         self.split()
         behind = self.cut(last_acquired + 1, self.last_offset)
         behind.relock(None)
         self._states[-1] = InFlightState(AVAILABLE, behind.delivery_count - 1)
 
     def runs(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, InFlightState]]:
-        """First and last offset and state of what is told apart, as far as it lies in this range. What was given out
-        may be cut before the next one is asked for."""
+        """First and last offset and state of each run, as far as it lies in this range. A run may be cut
+        before the next one is requested."""
         firsts = self._firsts
         offset, last = max(first_offset, self.first_offset), min(last_offset, self.last_offset)
         place = bisect_right(firsts, offset) - 1
@@ -297,7 +302,7 @@ class InFlightBatch:
             offset = run_last + 1
 
     def available(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, InFlightState]]:
-        """As `runs`, of what may be acquired: whoever looks for that may have to pass over hundreds of thousands."""
+        """The same as `runs`, but only available ones: a search may have to skip hundreds of thousands of others."""
         firsts, states = self._firsts, self._states
         offset, last = max(first_offset, self.first_offset), min(last_offset, self.last_offset)
         place = bisect_right(firsts, offset) - 1
@@ -317,7 +322,7 @@ class InFlightBatch:
                 place += 1
 
     def has_delivered(self, least: int, first_offset: int, last_offset: int) -> bool:
-        """Whether anything that may be acquired, of what is told apart in this range, was delivered so often."""
+        """True if an available run in this range has been delivered at least this often."""
         begin, end = (bisect_right(self._firsts, offset) for offset in (first_offset, last_offset))
         return any(
             state.delivery_count >= least and state.is_available
@@ -325,7 +330,7 @@ class InFlightBatch:
         )
 
     def cut(self, first_offset: int, last_offset: int) -> InFlightState:
-        """Tell these offsets, all of one run, apart from the rest of it; their state."""
+        """Split these offsets, all of one run, off from the rest of it. Returns their state."""
         firsts = self._firsts
         place = bisect_right(firsts, first_offset) - 1
         if firsts[place] < first_offset:
@@ -337,8 +342,8 @@ class InFlightBatch:
         return self._states[place]
 
     def cut_at(self, offsets: Sequence[int]) -> None:
-        """Have a run begin at each of these, which ascend, from the first one of the batch to the one behind its last:
-        cut one after the other, each would move all that lie behind it."""
+        """Let a run begin at each of these ascending offsets, from the batch's first one to the one after its
+        last. Cutting one by one would move all the later runs each time."""
         firsts, states = self._firsts, self._states
         begin, end = bisect_right(firsts, offsets[0]) - 1, bisect_right(firsts, offsets[-1])
         merged_firsts: list[int] = []
@@ -359,12 +364,12 @@ class InFlightBatch:
         firsts[begin:end], states[begin:end] = merged_firsts, merged_states
 
     def _part(self, place: int, offset: int) -> None:
-        """A run is two from here on, the second of which begins at the offset."""
+        """Split a run in two, the second of which begins at the offset."""
         self._firsts.insert(place + 1, offset)
         self._states.insert(place + 1, self._states[place].parted(offset))
 
     def leading_done(self) -> int:
-        """How many of them, from the first one on, are terminal and written."""
+        """The number of its first offsets that are terminal and written."""
         if self.whole is not None:
             return self.size if self.whole.is_terminal and not self.whole.is_pending else 0
         for _, last, state in self.runs(self.first_offset + self._done, self.last_offset):
@@ -374,17 +379,17 @@ class InFlightBatch:
         return self._done
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
-        """Whether all of it lies in this range."""
+        """True if all of it lies in this range."""
         return self.first_offset >= first_offset and self.last_offset <= last_offset
 
 
-# --- all that is in flight ------------------------------------------------------------------------------------
+# --- everything in flight -------------------------------------------------------------------------------------
 
 
 class GapWindow:
-    """Where durable state has holes: what lies in them was in flight and never written about (Kafka: `GapWindow`).
+    """The gaps in durable state. Offsets in them were in flight and never written (Kafka: `GapWindow`).
 
-    It holds as long as nothing is acquired behind `end_offset`; holes from `start_offset` on are to be acquired.
+    It is valid as long as nothing is acquired after `end_offset`. Gaps from `start_offset` on are to be acquired.
     """
 
     __slots__ = ("end_offset", "start_offset")
@@ -395,7 +400,7 @@ class GapWindow:
 
 
 class InFlightRecords:
-    """Batches by their first offset, none over another."""
+    """Batches by their first offset, without overlaps."""
 
     def __init__(self, start_offset: int) -> None:
         self._firsts: list[int] = []
@@ -403,10 +408,10 @@ class InFlightRecords:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self.terminal_count = 0
-        """Offsets from the start on that are terminal (Kafka: `deliveryCompleteCount`)."""
+        """The number of terminal offsets from the start on (Kafka: `deliveryCompleteCount`)."""
         self.gap_window: GapWindow | None = None
         self.may_have_available = False
-        """Whether an offset that was in flight may be acquired again: it is looked for then."""
+        """True if an offset in flight may be available again. Then it is searched for."""
 
     # --- the batches ----------------------------------------------------------------------------------------
 
@@ -428,7 +433,7 @@ class InFlightRecords:
         return self._batches[-1]
 
     def put(self, batch: InFlightBatch) -> None:
-        """A batch of the same first offset is replaced."""
+        """Add a batch. It replaces one with the same first offset."""
         first = batch.first_offset
         if not self._firsts or first > self._firsts[-1]:
             self._firsts.append(first)
@@ -447,7 +452,7 @@ class InFlightRecords:
         return self._batches[place - 1] if place else None
 
     def between(self, first_key: int, last_key: int) -> list[InFlightBatch]:
-        """Those that begin in this range, both ends included."""
+        """Batches that begin in this range, both ends included."""
         return self._batches[bisect_left(self._firsts, first_key) : bisect_right(self._firsts, last_key)]
 
     def _clear(self) -> None:
@@ -459,11 +464,11 @@ class InFlightRecords:
         del self._firsts[:place]
         del self._batches[:place]
 
-    # --- what can be acquired -------------------------------------------------------------------------------
+    # --- what may be acquired -------------------------------------------------------------------------------
 
     @property
     def in_flight_count(self) -> int:
-        """From start to end, whatever their states are."""
+        """The number of offsets from start to end, whatever their states."""
         return self.end_offset - self.start_offset + 1 if self._firsts else 0
 
     @property
@@ -471,7 +476,7 @@ class InFlightRecords:
         return self.gap_window is not None and self.gap_window.end_offset == self.end_offset
 
     def next_fetch_offset(self) -> int:
-        """From where to read what is acquired next."""
+        """The offset from which to read for the next acquisition."""
         if not self._firsts or self.start_offset > self.last_batch.last_offset:
             self.may_have_available = False
             return self.end_offset
@@ -499,11 +504,11 @@ class InFlightRecords:
         return None
 
     def can_acquire(self, most: int) -> bool:
-        """Whether a fetch may find anything: something in flight is available, or fewer than `most` are in flight."""
+        """True if a fetch may find something: an offset in flight is available, or fewer than `most` are in flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < most
 
     def narrow_gap_window(self, offset: int) -> None:
-        """All before the offset is acquired."""
+        """Note that everything before the offset is acquired."""
         window = self.gap_window
         if window is None:
             return
@@ -512,16 +517,16 @@ class InFlightRecords:
         else:
             self.gap_window = None
 
-    # --- where it begins ------------------------------------------------------------------------------------
+    # --- the start ------------------------------------------------------------------------------------------
 
     def count_from_start(self, first_offset: int, last_offset: int) -> int:
-        """How many of these offsets lie at or behind the start."""
+        """The number of these offsets at or after the start."""
         return max(0, last_offset - max(self.start_offset, first_offset) + 1)
 
     def advance_start(self) -> bool:
-        """Move the start over what is terminal and written; whether anything left.
+        """Move the start over offsets that are terminal and written. Returns True if any were.
 
-        Kafka: `maybeUpdateCachedStateAndOffsets`, whose start goes back where the log begins behind all of it.
+        Kafka: `maybeUpdateCachedStateAndOffsets`. Its start moves back if the log begins after all of them.
         """
         if not self._starts_terminal():
             return False
@@ -548,7 +553,7 @@ class InFlightRecords:
         return True
 
     def _starts_terminal(self) -> bool:
-        """Whether the offset at the start is terminal and written. It isn't known at all where a hole is there."""
+        """True if the offset at the start is terminal and written. In a gap it is unknown."""
         batch = self.floor(self.start_offset)
         if batch is None:
             return False
@@ -559,7 +564,7 @@ class InFlightRecords:
         return not state.is_pending and state.is_terminal
 
     def _leading_terminal(self) -> tuple[int | None, int]:
-        """The last of the offsets in a row that are terminal, None without any; how many of them count."""
+        """The last of the consecutive terminal offsets, or None, and how many of them count."""
         last_done: int | None = None
         count = 0
         window = self.gap_window if self.is_gap_window_active else None
@@ -575,10 +580,11 @@ class InFlightRecords:
         return last_done, count
 
     def begin_at(self, log_start_offset: int) -> None:
-        """The log begins behind the start: what is before is out of reach (Kafka: `updateCacheAndOffsets`).
+        """Move the start to the start of the log. Everything before is out of reach (Kafka:
+        `updateCacheAndOffsets`).
 
-        What is acquired there stays so until it is acknowledged or its lock ends. Nothing is written about it: the next
-        write has the new start.
+        Acquired offsets before it stay acquired until they are acknowledged or their lock ends. That isn't
+        written: the next write has the new start.
         """
         if log_start_offset <= self.start_offset:
             return
@@ -592,7 +598,7 @@ class InFlightRecords:
         ):
             self.may_have_available = True
         self.start_offset = log_start_offset
-        # Kafka's stays, and has the holes fetched that the log has no more, for ever.
+        # Kafka doesn't move its window, and keeps fetching gaps that the log doesn't have any more.
         if self.gap_window is not None:
             self.gap_window.start_offset = max(self.gap_window.start_offset, log_start_offset)
         self.terminal_count -= gone
@@ -609,12 +615,13 @@ class InFlightRecords:
                 count += sum(last - first + 1 for first, last, state in runs if state.is_terminal)
         return count
 
-    # --- what is out of reach -------------------------------------------------------------------------------
+    # --- offsets out of reach -------------------------------------------------------------------------------
 
     def archive(
         self, first: int, end: int, batches: Iterable[InFlightBatch], in_state: RecordState, *, counts: bool
     ) -> bool:
-        """Archive those of the offsets from `first` to before `end` that are in this state; whether there were any.
+        """Archive those offsets from `first` to before `end` that are in this state. Returns True if there
+        were any.
 
         `counts`: they count as terminal from now on. Nothing is written.
         """
@@ -640,7 +647,8 @@ class InFlightRecords:
         return any_archived
 
     def archive_buried(self, first: int, last: int) -> None:
-        """What is ARCHIVING of these offsets is archived, and counts as terminal where it isn't before the start."""
+        """Archive those of these offsets that are ARCHIVING. They count as terminal, unless they are before
+        the start."""
         floor = self.floor(first)
         for batch in self.between(first if floor is None else floor.first_offset, last):
             whole = batch.whole

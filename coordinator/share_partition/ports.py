@@ -1,4 +1,4 @@
-"""What a share partition is given beside its durable state (`coordinator.persister`), and what it hands out."""
+"""The ports of a share partition, besides its durable state (`coordinator.persister`), and its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ShareRuntime(Protocol):
 
 
 class ShareSettings(NamedTuple):
-    """A share group's settings, or the broker's where it has none of its own. Asked for at each use."""
+    """A share group's settings, or the broker's if it has none of its own. They are read at each use."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -29,7 +29,7 @@ class ShareSettings(NamedTuple):
     """latest, earliest, or by_duration:PnDTnHnMn.nS."""
     read_committed: bool = False
     dead_letter_topic: str = ""
-    """What is rejected, or was delivered too often, goes there; empty: nowhere."""
+    """The topic for rejected records, and for those delivered too often; empty for none."""
 
 
 REJECTED = "Offset rejected by client."
@@ -37,28 +37,28 @@ EXHAUSTED = "Offset delivery count exceeded the threshold."
 
 
 class DeadLetter(NamedTuple):
-    """Offsets in a row that are ARCHIVING, and what for (Kafka: `ShareGroupDLQRecordParameter`)."""
+    """Consecutive offsets that are ARCHIVING, and the reason (Kafka: `ShareGroupDLQRecordParameter`)."""
 
     first_offset: int
     last_offset: int
     delivery_count: int
     cause: str
-    """REJECTED or EXHAUSTED, as the dead letter queue has it."""
+    """REJECTED or EXHAUSTED, as written to the dead letter queue."""
 
 
 Bury = Callable[[Sequence[DeadLetter], Callable[[DeadLetter], None]], None]
-"""Has them written to the dead letter queue. The second argument is called once with each, in the same call or later:
-it is there, or given up."""
+"""Writes dead letters to their queue. The second argument is called once with each, in the same call or
+later, when it is there or given up."""
 
 
 def bury_nothing(letters: Sequence[DeadLetter], done: Callable[[DeadLetter], None]) -> None:
-    """Without a dead letter queue: they are given up."""
+    """For groups without a dead letter queue: give them up."""
     for letter in letters:
         done(letter)
 
 
 class FetchedBatch(NamedTuple):
-    """One record batch of what was read for an acquisition."""
+    """One record batch that was read for an acquisition."""
 
     base_offset: int
     last_offset: int
@@ -68,14 +68,15 @@ class FetchedBatch(NamedTuple):
 
 
 class AbortedFrom(NamedTuple):
-    """From where on a producer's records were taken back, as the log tells readers of committed records."""
+    """An aborted transaction: a producer, and where its records begin, as readers of committed records get it
+    from the log."""
 
     producer_id: int
     first_offset: int
 
 
 class AcquiredRecords(NamedTuple):
-    """Offsets in a row that were handed out, as answers list them."""
+    """Consecutive offsets that were handed out, as answers list them."""
 
     first_offset: int
     last_offset: int
@@ -83,5 +84,5 @@ class AcquiredRecords(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """The number of offsets."""
         return self.last_offset - self.first_offset + 1

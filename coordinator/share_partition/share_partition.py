@@ -1,7 +1,7 @@
 """A partition as one share group consumes it, at its leader (Kafka: `SharePartition`, KIP-932).
 
-In memory is who holds which record; durable, by way of the persister, what became of those that were acknowledged or
-given back. What is acquired and never written about comes back after a restart as if it had never been delivered.
+Memory has the current holder of each record. The persister has the fate of records that were acknowledged or
+given back. A record that was only acquired comes back after a restart as if it had never been delivered.
 """
 
 from __future__ import annotations
@@ -57,24 +57,25 @@ PERSISTER_ERRORS: dict[Error, Error] = {
     Error.FENCED_LEADER_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
     Error.FENCED_STATE_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
 }
-"""What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
+"""Errors of the share coordinator → errors for the client. All others become UNKNOWN_SERVER_ERROR."""
 
 
 FENCED_AS_LEADER = frozenset(
     (Error.FENCED_LEADER_EPOCH, Error.FENCED_STATE_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
 )
-"""Of the share coordinator: what this leader decides counts no more."""
+"""Errors of the share coordinator that mean that this leader's decisions don't count any more."""
 
 MOST_GIVEN_BACK = 1_000_000
-"""Offsets in a row that durable state says are to be given again: far more than a record batch has."""
+"""The most consecutive offsets in durable state that are to be delivered again: far more than a record batch has.
+"""
 MOST_EXPIRED_AT_ONCE = 500
-"""Offsets of one lock that are given back in one turn: each of those that are told apart is a write."""
+"""The offsets of one lock to give back in one turn. Separate offsets need a write each."""
 
 
 class SharePartition:
-    """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told.
+    """A share partition. `changed` is called whenever a waiting fetch may find records to acquire, or an error.
 
-    What was written counts in the order in which it was: who writes goes on within the call of who answers (`begun`).
+    Writes count in their order: the writer continues within the call that answers (`begun`).
     """
 
     def __init__(
@@ -93,8 +94,9 @@ class SharePartition:
         refused: Callable[[KafkaError], None] | None = None,
         unwritten: Callable[[KafkaError], None] | None = None,
     ) -> None:
-        """`reset_offset` says where to begin by the group's settings, or why nobody knows. `refused` is told why what a
-        member did couldn't be written, before anybody else is; `unwritten` why that couldn't which nobody waits for."""
+        """`reset_offset` returns the start offset by the group's settings, or the error. `refused` is called
+        with an error first, if a member's change couldn't be written. `unwritten` is called if a write failed
+        that nobody waits for."""
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
@@ -110,7 +112,7 @@ class SharePartition:
         self._refused = refused
         self._unwritten = unwritten
         self.burying = 0
-        """So many dead letters aren't in their queue yet, or aren't written as archived."""
+        """The number of dead letters that aren't in their queue yet, or aren't written as archived."""
         self._fetching: object | None = None
         self._was_refused = False
         self._is_expiring = False
@@ -122,20 +124,22 @@ class SharePartition:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will never hand out anything any more."""
+        """True if it will never hand out anything again."""
         return self.state in (PartitionState.FAILED, PartitionState.FENCED)
 
     @property
     def lock_count(self) -> int:
-        """How many locks run."""
+        """The number of running locks."""
         return len(self._locks)
 
     # --- what is durable ------------------------------------------------------------------------------------
 
     async def initialize(self) -> KafkaError | None:
-        """Read the durable state, unless that was begun before: None once records can be acquired, else what a client
-        is told. Another share partition has to be made then, but for LEADER_NOT_AVAILABLE: it is being read already,
-        or isn't this broker's any more, and whoever waits is woken.
+        """Read the durable state, unless that has begun before. Returns None once records can be acquired,
+        else the error for the client.
+
+        After an error another share partition has to be made, except after LEADER_NOT_AVAILABLE: it is being
+        read already, or isn't this broker's any more, and those who wait are woken.
         """
         step = ON_INITIALIZE[self.state]
         if isinstance(step, Error):
@@ -158,7 +162,7 @@ class SharePartition:
         return error
 
     def _take(self, start: int, found: ShareState) -> KafkaError | None:
-        """Begin with what was read; the error where that contradicts itself."""
+        """Begin with the state that was read. Returns an error if that contradicts itself."""
         records = InFlightRecords(start)
         gap_start: int | None = None
         following = start
@@ -185,7 +189,7 @@ class SharePartition:
         return None
 
     async def _write(self, batches: Sequence[StateBatch]) -> KafkaError | None:
-        """What a client is told of it. With the start as it is before what is written may move it."""
+        """Write batches with the current start, before the change may move it. Returns the error for the client."""
         error = await self._persister.write(
             self.group_id,
             self.topic_id,
@@ -199,20 +203,22 @@ class SharePartition:
         return None if error is None else _told(error)
 
     def fence(self) -> None:
-        """It isn't this broker's any more, or somebody knows better: nothing is handed out and no lock ends any more.
+        """Stop: it isn't this broker's any more, or another leader has taken over. Nothing is handed out, and
+        no lock expires.
 
         Kafka's locks go on, and their writes are refused or come too late.
         """
         self.state = PartitionState.FENCED
         self._locks.end()
         self._bury = bury_nothing
-        self._changed = _tell_nobody  # whoever was told holds this, and no cycle is to stay
+        self._changed = _tell_nobody  # the callbacks hold this object: leave no cycle
         self._refused = None
 
     # --- fetching -------------------------------------------------------------------------------------------
 
     def begin_fetch(self, fetch: object) -> bool:
-        """One fetch at a time reads for it; whether this is the one, and finds something to acquire."""
+        """Start a fetch, if no other one is reading and there may be something to acquire. Returns True if it
+        may read."""
         if not self.is_active:
             return False
         if self._fetching is not None:
@@ -220,15 +226,15 @@ class SharePartition:
             return False
         most = self._settings().partition_max_record_locks
         records = self.records
-        # What was archived and never written, as aborted records are, may be all that is in flight: no write moves the
-        # start over it then. In Kafka such a group is at its end.
+        # Perhaps everything in flight was archived but not written, like aborted records. No write moves the
+        # start over it then. In Kafka such a group is stuck.
         if not (records.can_acquire(most) or (records.advance_start() and records.can_acquire(most))):
             return False
         self._fetching = fetch
         return True
 
     def end_fetch(self, fetch: object) -> bool:
-        """Whether another one would have read meanwhile. Nothing happens where it isn't the one that reads."""
+        """End the fetch, if it is the one that reads. Returns True if another one wanted to read meanwhile."""
         if self._fetching is not fetch:
             return False
         self._fetching = None
@@ -239,8 +245,8 @@ class SharePartition:
         return self.records.next_fetch_offset()
 
     def most_reached(self, base_offset: int, most_records: int) -> int:
-        """Of record batches that begin behind this offset one is enough to `acquire` as if all were known, where the
-        first one that was read begins at `base_offset`."""
+        """How far to look at record batches: one that begins after this offset is enough to `acquire` as if
+        all were known, if the first one begins at `base_offset`."""
         return max(self.records.end_offset, base_offset) + most_records
 
     def acquire(
@@ -254,9 +260,10 @@ class SharePartition:
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
         aborted: Sequence[AbortedFrom] = (),
     ) -> list[AcquiredRecords]:
-        """Hand out what was read from `fetch_offset` on: the offsets, in ranges, each with its delivery count.
+        """Hand out what was read from `fetch_offset` on. Returns the offsets, in ranges, each with its
+        delivery count.
 
-        `most_records` is a soft limit where whole batches are acquired. `aborted`: of readers of committed records.
+        `most_records` is a soft limit if whole batches are acquired. `aborted` is for readers of committed records.
         """
         if not self.is_active or most_records <= 0 or not batches:
             return []
@@ -277,15 +284,16 @@ class SharePartition:
         return acquiring.archive_aborted(self.records, batches, acquired, aborted)
 
     def begin_at(self, log_start_offset: int) -> None:
-        """The log begins here now."""
+        """Note that the log now begins here."""
         self.records.begin_at(log_start_offset)
 
     # --- acknowledging --------------------------------------------------------------------------------------
 
     async def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch]) -> KafkaError | None:
-        """None once it is durable, or what is wrong: then nothing has changed, but for renewed locks.
+        """Acknowledge records. Returns None once that is durable, or the error; then nothing has changed,
+        except renewed locks.
 
-        INVALID_RECORD_STATE, INVALID_REQUEST, and what `PERSISTER_ERRORS` says of the write.
+        INVALID_RECORD_STATE, INVALID_REQUEST, and the errors of the write in `PERSISTER_ERRORS`.
         """
         settings = self._settings()
         changes = Changes(self.records, settings)
@@ -296,18 +304,18 @@ class SharePartition:
             self._bury_each(changes.dead)
             return error.as_value()
         except BaseException:
-            changes.complete(is_written=False)  # else it stays pending, and nobody is given it any more
+            changes.complete(is_written=False)  # otherwise they stay pending, and nobody gets them any more
             raise
         return await self._finish(changes)
 
     async def release(self, member_id: str) -> KafkaError | None:
-        """Give back all that this member has; as `acknowledge`."""
+        """Give back everything that this member has; otherwise the same as `acknowledge`."""
         changes = Changes(self.records, self._settings())
         release(self.records, member_id, changes)
         return await self._finish(changes)
 
     async def _finish(self, changes: Changes) -> KafkaError | None:
-        """Write what was begun: what came of it."""
+        """Write the changes, and return the outcome."""
         if not changes:
             return None
         error = await self._write(changes.written)
@@ -321,16 +329,19 @@ class SharePartition:
         return error
 
     def _lock_expired(self, lock: Lock) -> None:
-        """What it held is available again. That is written, and doesn't wait for it: one write for each state, and for
-        each offset that is told apart, as in Kafka."""
+        """Make offsets of an expired lock available again.
+
+        The change is written, but doesn't wait for that: one write for each state, and for each separate
+        offset, as in Kafka.
+        """
         settings = self._settings()
         limit = settings.delivery_count_limit
         held, following = self._held_by(lock, limit)
-        self._is_expiring = True  # who waits is to find all of it
+        self._is_expiring = True  # those who wait shall find all of it
         for first, last, state, size in held:
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
-                continue  # by the write before it
+                continue  # changed by the write before it
             state.move(
                 ARCHIVED if last < records.start_offset else AVAILABLE, limit, exhausted=dead_state(settings)
             )
@@ -350,15 +361,17 @@ class SharePartition:
         if following is None:
             self._changed()
         else:
-            lock.first_offset = following  # all before it is done with
+            lock.first_offset = following  # everything before it is done
             self._locks.go_on_expiring(lock)
 
     def _held_by(
         self, lock: Lock, limit: int
     ) -> tuple[list[tuple[int, int, InFlightState, int]], int | None]:
-        """First and last offset and state of what is acquired under a lock, and of how many of the offsets each write
-        is: as much as is given back in one turn, and where the next one goes on. What becomes terminal is moved offset
-        by offset, since the start may move over it with each write."""
+        """The acquired offsets under a lock: first, last, state, and the number of offsets in each write.
+
+        These are as many as are given back in one turn; the second value is where the next turn continues.
+        Offsets that become terminal are moved one by one, since the start may move over them with each write.
+        """
         found: list[tuple[int, int, InFlightState, int]] = []
         left = MOST_EXPIRED_AT_ONCE
         for batch, first, last, state in self._runs_of(lock):
@@ -379,8 +392,7 @@ class SharePartition:
         return found, None
 
     def _runs_of(self, lock: Lock) -> Iterator[tuple[InFlightBatch | None, int, int, InFlightState]]:
-        """What is acquired under a lock, on one side of the start each, with the batch where its offsets are told
-        apart."""
+        """The acquired offsets under a lock, split at the start, each with the batch if its offsets are separate."""
         records = self.records
         floor = records.floor(lock.first_offset)
         if floor is None:
@@ -403,23 +415,24 @@ class SharePartition:
                     yield batch, first, last, state
 
     async def _give_back(self, batch: StateBatch, dead: DeadLetter | None) -> None:
-        """Whatever comes of the write."""
+        """Write that offsets are available again. The outcome doesn't matter."""
         error = await self._write([batch])
         self._tell_unwritten(error)
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
-        # Another leads the partition where it is fenced, and may deliver it still.
+        # If it is fenced, another broker leads the partition and may still deliver it.
         if dead is not None and (error is None or error.error not in FENCED_AS_LEADER):
             self._bury_each([dead])
 
     # --- the dead letter queue (KIP-1191; Kafka: `initiateDLQAndArchive`) -----------------------------------
     #
-    # What is ARCHIVING is durable as that before it is buried, and as ARCHIVED once it is: a kill in between has it
-    # buried once more. Nothing is buried twice otherwise, and nothing that a queue couldn't take comes again.
+    # ARCHIVING records are durable as such before they are written to the queue, and as ARCHIVED afterwards.
+    # After a kill in between they are written once more. Otherwise none is written twice, and one that the
+    # queue couldn't take isn't delivered again.
 
     def _bury_again(self, found: ShareState) -> None:
-        """What was under way when it was loaded."""
+        """Write the dead letters that were under way when the state was loaded."""
         limit = self._settings().delivery_count_limit
         self._bury_each(
             [
@@ -436,7 +449,7 @@ class SharePartition:
 
     async def _archive(self, buried: DeadLetter) -> None:
         if not self.is_active:
-            return  # whoever has it next buries it once more
+            return  # the next leader writes it once more
         first, last, count, _ = buried
         self.records.archive_buried(first, last)
         self._tell_unwritten(await self._write([StateBatch(first, last, ARCHIVED, count)]))
@@ -445,13 +458,13 @@ class SharePartition:
         self._changed()
 
     def _tell_unwritten(self, error: KafkaError | None) -> None:
-        """But of what another leader has to say now."""
+        """Report a failed write, unless another leader has taken over."""
         if error is not None and self._unwritten is not None and error.error not in FENCED_AS_LEADER:
             self._unwritten(error)
 
 
 def _tell_nobody() -> None:
-    """Who waited has been told that it is over."""
+    """Those who waited have already heard that it is over."""
 
 
 def _told(error: KafkaError) -> KafkaError:

@@ -1,9 +1,9 @@
 """The states of a record that a share group has in flight, and of a share partition, as tables.
 
-`ENTERED_FROM` says which moves of a record are legal, but for what is out of reach, which is archived from anywhere
-(`InFlightState.archive`); `ACKNOWLEDGED_AS` what an acknowledgement makes of it, and `ON_INITIALIZE` what a share
-partition does when a fetch wants it. Source: `RecordState`, `SharePartition` (KIP-932, KIP-1191). Kafka's table has all
-moves from ARCHIVING on; none but that to ARCHIVED is ever made.
+`ENTERED_FROM` says which moves of a record are legal, except that a record out of reach is archived from any
+state (`InFlightState.archive`). `ACKNOWLEDGED_AS` gives the state after an acknowledgement, and
+`ON_INITIALIZE` the reaction of a share partition to a fetch. Source: `RecordState`, `SharePartition`
+(KIP-932, KIP-1191). Kafka's table has all moves from ARCHIVING on, but only the one to ARCHIVED is ever made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RecordState(IntEnum):
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 
 RECORD_STATES = frozenset(RecordState)
-"""What durable state may say of a record."""
+"""The states that a record may have in durable state."""
 
 ENTERED_FROM: dict[RecordState, frozenset[RecordState]] = {
     AVAILABLE: frozenset({ACQUIRED}),
@@ -37,11 +37,11 @@ ENTERED_FROM: dict[RecordState, frozenset[RecordState]] = {
 }
 
 TERMINAL = frozenset({ACKNOWLEDGED, ARCHIVED})
-"""From here a record goes nowhere: the start of the share partition may move over it."""
+"""Final states of a record. The start of the share partition may move over it."""
 
 
 class AcknowledgeType(IntEnum):
-    """As requests say it; GAP is an offset that has no record, which the client can't see otherwise."""
+    """The types in requests. GAP is an offset without a record, which the client can't see otherwise."""
 
     GAP = 0
     ACCEPT = 1
@@ -56,18 +56,18 @@ ACKNOWLEDGED_AS: dict[int, RecordState] = {
     AcknowledgeType.RELEASE: AVAILABLE,
     AcknowledgeType.REJECT: ARCHIVED,
 }
-"""RENEW isn't here: it moves nothing, the lock begins anew."""
+"""RENEW isn't here: it changes no state, and only restarts the lock."""
 
 
 class AcquireMode(IntEnum):
-    """How a fetch counts (KIP-1206)."""
+    """How a fetch counts records (KIP-1206)."""
 
-    BATCH_OPTIMIZED = 0  # whole record batches, the limit of records being a soft one
+    BATCH_OPTIMIZED = 0  # whole record batches; the limit of records is a soft one
     RECORD_LIMIT = 1  # never more than the limit
 
 
 class PartitionState(Enum):
-    """Of a share partition as a whole."""
+    """The state of a share partition."""
 
     EMPTY = "nothing is read yet"
     INITIALIZING = "its durable state is being read"
@@ -77,7 +77,7 @@ class PartitionState(Enum):
 
 
 ON_INITIALIZE: dict[PartitionState, Error | PartitionState] = {
-    # the state to go to, or what is answered at once; LEADER_NOT_AVAILABLE is no client's: the fetch waits
+    # the next state, or the immediate answer; clients never see LEADER_NOT_AVAILABLE: the fetch waits
     PartitionState.EMPTY: PartitionState.INITIALIZING,
     PartitionState.INITIALIZING: Error.LEADER_NOT_AVAILABLE,
     PartitionState.ACTIVE: Error.NONE,

@@ -1,9 +1,8 @@
-"""A share group (KIP-932): its members, what state its partitions have, its records, the group, and how records make
-it.
+"""A share group (KIP-932): its members, the states of its partitions, its records, and how the records build it.
 
-A member is never changed: another one takes its place. Before a partition is assigned to anybody its state is
-initialized: *initializing*, then *initialized*. Before a topic's state is deleted it is *deleting*. One record says
-all of it, and none of these values is ever changed.
+A member object never changes: another one replaces it. Before a partition is assigned its state is
+initialized: it is *initializing*, then *initialized*. Before a topic's state is deleted the topic is
+*deleting*. A single record has all of this, and none of these values ever changes.
 
 Source: `ShareGroup`, `ShareGroupMember`, `ShareGroupStatePartitionMetadataInfo`, `GroupMetadataManager`
 (combineInitMaps, replay), `GroupCoordinatorRecordHelpers`.
@@ -59,7 +58,7 @@ from protocol.messages.group_records_share import (
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """A member."""
+    """A member of a share group."""
 
     member_id: str
     epoch: int = JOIN_EPOCH
@@ -70,11 +69,12 @@ class ShareMember:
     client_host: str = ""
     names: JavaSet[str] = field(default_factory=JavaSet)
     listed_names: tuple[str, ...] = field(default=(), compare=False)
-    """The same in Java's order, which is long to find anew each time that somebody describes a large group."""
+    """The names in Java's order, which takes too long to compute each time that somebody describes a large group.
+    """
     assigned: Target = field(default_factory=JavaMap)
 
     def relation_of(self, epoch: int) -> ShareEpochRelation:
-        """How the epoch of a heartbeat stands to its own."""
+        """Compare the epoch of a heartbeat with the member's."""
         if epoch == JOIN_EPOCH:
             return ShareEpochRelation.JOINS
         if epoch == self.epoch:
@@ -87,14 +87,14 @@ class ShareMember:
         return self.state == STABLE_MEMBER and self.epoch == assignment_epoch
 
     def subscribed_to(self, topics: Collection[str]) -> ShareMember:
-        """As it is with another subscription."""
+        """The member with another subscription."""
         names: JavaSet[str] = JavaSet.of(topics)
         return replace(self, names=names, listed_names=tuple(names))
 
     # --- its records ----------------------------------------------------------------------------------------
 
     def metadata_value(self) -> ShareGroupMemberMetadataValue:
-        """The record's value, with the topics' names in the order of Java's strings: by UTF-16 units."""
+        """The record's value. Names of topics are in the order of Java's strings: by UTF-16 units."""
         return ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
@@ -105,7 +105,7 @@ class ShareMember:
         )
 
     def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
-        """As it is once such a record was replayed."""
+        """The member after replaying this record."""
         return replace(
             self,
             rack_id=value.rack_id,
@@ -122,7 +122,7 @@ class ShareMember:
         )
 
     def with_assignment(self, value: ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
-        """As it is once such a record was replayed."""
+        """The member after replaying this record."""
         return replace(
             self,
             epoch=value.member_epoch,
@@ -132,12 +132,12 @@ class ShareMember:
         )
 
     def without_assignment(self) -> ShareMember:
-        """As it is once the end of its assignment was replayed."""
+        """The member after replaying the tombstone of its assignment."""
         return replace(self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=JavaMap())
 
 
 def written_target(target: Target) -> list[TopicPartitions]:
-    """As records have it."""
+    """The target in the form of records."""
     return [
         TopicPartitions(topic_id=topic_id, partitions=[*partitions])
         for topic_id, partitions in target.items()
@@ -145,20 +145,20 @@ def written_target(target: Target) -> list[TopicPartitions]:
 
 
 def read_target(topics: Sequence[TopicPartitions]) -> Target:
-    """What such a record says."""
+    """The target from its form in records."""
     target: Target = JavaMap()
     for topic in topics:
         target[topic.topic_id] = JavaSet.of(topic.partitions)
     return target
 
 
-# --- which partitions the share coordinator knows of the group ------------------------------------------------
+# --- the group's partitions that the share coordinator knows --------------------------------------------------
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
-"""The name of a topic that isn't in the metadata, as Kafka writes it."""
+"""The name that Kafka writes for a topic that isn't in the metadata."""
 
 NameOf = Callable[[bytes], str]
-"""The name of a topic by its id; UNKNOWN_TOPIC where it isn't in the metadata."""
+"""The name of a topic by its id; UNKNOWN_TOPIC if it isn't in the metadata."""
 
 TopicsPartitions = Mapping[bytes, Iterable[int]]
 """Partitions by topic id."""
@@ -170,7 +170,7 @@ class InitTopic(NamedTuple):
     name: str
     partitions: JavaSet[int]
     since_ms: int
-    """When the record was applied that says so."""
+    """The time at which the record with them was applied."""
 
 
 InitTopics = JavaMap[bytes, InitTopic]
@@ -178,7 +178,7 @@ InitTopics = JavaMap[bytes, InitTopic]
 
 
 class StatePartitions(NamedTuple):
-    """All that the record says. Kafka keeps no names of what is deleting: they are looked up each time."""
+    """The content of the record. Kafka keeps no names of deleting topics: they are looked up each time."""
 
     initializing: InitTopics
     initialized: InitTopics
@@ -186,12 +186,12 @@ class StatePartitions(NamedTuple):
 
     @classmethod
     def none(cls) -> StatePartitions:
-        """Of a group that has no such record."""
+        """For a group without such a record."""
         return cls(JavaMap(), JavaMap(), JavaSet())
 
     @classmethod
     def read(cls, value: ShareGroupStatePartitionMetadataValue, now_ms: int) -> StatePartitions:
-        """What a record says that is applied now."""
+        """The content of a record that is applied now."""
         deleting: JavaSet[bytes] = JavaSet()
         deleting.update(topic.topic_id for topic in value.deleting_topics)
         return cls(
@@ -199,7 +199,7 @@ class StatePartitions(NamedTuple):
         )
 
     def written(self, name_of: NameOf) -> ShareGroupStatePartitionMetadataValue:
-        """As the record has it."""
+        """The value of the record."""
         return ShareGroupStatePartitionMetadataValue(
             initializing_topics=_written(self.initializing),
             initialized_topics=_written(self.initialized),
@@ -209,7 +209,7 @@ class StatePartitions(NamedTuple):
         )
 
     def known_since(self, oldest_ms: int) -> InitTopics:
-        """What is initialized, or was initializing since then."""
+        """Partitions that are initialized, or have been initializing since then."""
         fresh: InitTopics = JavaMap()
         for topic_id, topic in self.initializing.items():
             if topic.since_ms > oldest_ms:
@@ -217,32 +217,32 @@ class StatePartitions(NamedTuple):
         return combined_topics(self.initialized, fresh)
 
     def begun(self, topics: InitTopics) -> StatePartitions:
-        """With these initializing, too; what was to be deleted of them isn't any more."""
+        """The content with these initializing, too. None of their topics is deleting any more."""
         initializing = combined_topics(self.initializing, topics)
         deleting: JavaSet[bytes] = JavaSet()
         deleting.update(topic_id for topic_id in self.deleting if topic_id not in initializing)
         return self._replace(initializing=initializing, deleting=deleting)
 
     def done(self, topics: InitTopics) -> StatePartitions:
-        """These are initialized, and no longer initializing."""
+        """The content with these initialized, and no longer initializing."""
         return self._replace(
             initializing=_without(self.initializing, {key: each.partitions for key, each in topics.items()}),
             initialized=combined_topics(self.initialized, topics),
         )
 
     def given_up(self, topics: TopicsPartitions) -> StatePartitions:
-        """These are no longer initializing."""
+        """The content with these no longer initializing."""
         return self._replace(initializing=_without(self.initializing, topics))
 
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The topics are gone, and so is all that was of them."""
+        """The content without these topics, which are gone."""
         gone = frozenset(topic_ids)
         deleting: JavaSet[bytes] = JavaSet()
         deleting.update(topic_id for topic_id in self.deleting if topic_id not in gone)
         return StatePartitions(_kept(self.initializing, gone), _kept(self.initialized, gone), deleting)
 
     def names_any(self, topic_ids: Iterable[bytes]) -> bool:
-        """Whether one of the topics is in it."""
+        """True if it contains one of the topics."""
         return any(
             topic_id in self.initializing or topic_id in self.initialized or topic_id in self.deleting
             for topic_id in topic_ids
@@ -250,7 +250,7 @@ class StatePartitions(NamedTuple):
 
 
 def combined_topics(first: InitTopics, second: InitTopics) -> InitTopics:
-    """The partitions of both; names and times are those of the second where it has the topic."""
+    """The partitions of both. Names and times are those of the second if it has the topic."""
     both: InitTopics = JavaMap()
     topic_ids: JavaSet[bytes] = JavaSet.of(first.keys())
     topic_ids.update(second)
@@ -266,7 +266,7 @@ def combined_topics(first: InitTopics, second: InitTopics) -> InitTopics:
 
 
 def init_topics(topics: TopicsPartitions, name_of: NameOf, now_ms: int) -> InitTopics:
-    """These partitions, as of now."""
+    """These partitions, with the current time."""
     found: InitTopics = JavaMap()
     for topic_id, partitions in topics.items():
         found[topic_id] = InitTopic(name_of(topic_id), JavaSet.of([*partitions]), now_ms)
@@ -347,7 +347,7 @@ def state_partitions_record(group_id: str, state: StatePartitions, name_of: Name
     return ShareGroupRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), state.written(name_of))
 
 
-# --- ends ---------------------------------------------------------------------------------------------------
+# --- tombstones ---------------------------------------------------------------------------------------------
 
 
 _MEMBER_KEYS = (
@@ -362,7 +362,7 @@ def share_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
 
 
 def share_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
-    """The end of a group with these members."""
+    """The tombstones of a group with these members."""
     ids = [*member_ids]
     current, targets, members = (
         [ShareGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
@@ -381,11 +381,11 @@ def share_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Any
 # --- the group ------------------------------------------------------------------------------------------------
 
 SHARE_TYPE = "share"
-"""Protocol type and group type, as ListGroups shows them."""
+"""The protocol type and the group type in ListGroups."""
 
 
 class ShareGroup(ModernGroup[ShareMember]):
-    """`members` are walked in Kafka's order. `state_partitions` is None without a record that says it."""
+    """A share group. `members` iterate in Kafka's order. `state_partitions` is None without its record."""
 
     type = SHARE_TYPE
 
@@ -395,11 +395,11 @@ class ShareGroup(ModernGroup[ShareMember]):
         super().__init__(group_id)
         self.state_partitions: StatePartitions | None = None
         self.settled = -1
-        """As of which of its `changes` nothing is to be initialized or assigned, whatever the time."""
+        """The value of `changes` at which nothing had to be initialized or assigned, whatever the time."""
 
     def copy(self) -> ShareGroup:
-        """One that can be changed by itself. Members, targets and what states its partitions have are never changed, so
-        they are the same ones."""
+        """A copy that can change independently. It shares members, targets and states of partitions, which
+        never change."""
         made = ShareGroup(self.group_id)
         made.copy_common(self)
         made.targets = dict(self.targets)
@@ -410,7 +410,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         return made
 
     def follow(self, other: ShareGroup) -> None:
-        """What isn't durable is as of the other one from here on. It hasn't settled: records have made it."""
+        """Take over the other group's state that isn't durable. This group hasn't settled, as records have
+        changed it."""
         self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
 
     @property
@@ -430,11 +431,11 @@ class ShareGroup(ModernGroup[ShareMember]):
     def check_commit(
         self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """Nobody commits to it."""
+        """Nobody can commit offsets to it."""
         raise self._is_no_consumer_group()
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whoever asks is told that there are none, as in Kafka."""
+        """Anybody may fetch its offsets, and gets none, as in Kafka."""
 
     def check_offset_deletion(self) -> None:
         raise self._is_no_consumer_group()
@@ -443,16 +444,16 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.check_is_empty()
 
     def retention_start(self) -> None:
-        """It has no offsets, and stays without them."""
+        """It has no offsets, and stays without any."""
 
     def tombstones(self) -> list[AnyRecord]:
         return share_group_tombstones(self.group_id, self.members)
 
-    # --- as it would be -------------------------------------------------------------------------------------
+    # --- after a change that isn't made yet ---------------------------------------------------------------------
 
     def subscriptions_with(self, old: ShareMember, new: ShareMember | None) -> tuple[Subscriptions, bool]:
-        """The subscribed topics once `new` takes the place of `old`, or nobody does, and whether all subscribe to the
-        same then."""
+        """The subscribed topics after `new` replaces `old`, or after it leaves, and whether all members then
+        subscribe to the same."""
         counts = dict(self.topics)
         for topic in old.names:
             count_subscribers(counts, topic, by_name=-1)
@@ -464,8 +465,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         return counts, is_homogeneous({}, counts, count)
 
     def has_settled(self, member: ShareMember, now_ms: int) -> bool:
-        """Whether nothing is to be decided for a member that says nothing new. What becomes of its topics counts as a
-        change of the group."""
+        """True if a member that reports nothing new needs no decision. Changes of its topics count as changes
+        of the group."""
         return (
             self.settled == self.changes
             and self.assignment_epoch >= self.epoch
@@ -474,7 +475,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def awaits_assignment(self) -> bool:
-        """Whether the initialized partitions of a subscribed topic are others than those that are assigned.
+        """True if the initialized partitions of a subscribed topic differ from the assigned ones.
 
         Source: `GroupMetadataManager.initializedAssignmentPending`.
         """
@@ -494,7 +495,7 @@ class ShareGroup(ModernGroup[ShareMember]):
     # --- applying records -----------------------------------------------------------------------------------
 
     def put(self, member: ShareMember) -> None:
-        """A member is new or another than before."""
+        """Add or replace a member."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._recount(old, member)
@@ -510,14 +511,14 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.homogeneous = is_homogeneous({}, self.topics, len(self.members))
 
 
-# --- records, applied -----------------------------------------------------------------------------------------
+# --- applying its records -------------------------------------------------------------------------------------
 #
-# Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
-# what isn't there are passed over, and a group's end takes along what nobody has taken away.
+# Compaction may have removed some records of a step. Unknown entities are created as far as a record names
+# them. Tombstones of unknown ones are ignored. The end of a group removes everything that is left of it.
 
 
 def apply(group: ShareGroup, record: ShareGroupRecord, now_ms: int) -> None:
-    """Change a group by one of its records, but for the one that ends it."""
+    """Change the group by one of its records, except by the tombstone that deletes it."""
     group.changes += 1
     _APPLY[type(record.key)](group, record.key, record.value, now_ms)
 

@@ -1,13 +1,13 @@
-"""ShareGroupHeartbeat: members join, live, and are assigned partitions, which others may have as well (KIP-932).
+"""ShareGroupHeartbeat: members join, stay alive, and get partitions, which others may have as well (KIP-932).
 
     admission → subscription → target → assignment → what is to be initialized → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. That
-its topics were looked up, and the lines of the log, come before. Where it is much, all but the writing is done beside
-the loop: see `shard_parts.py`.
+Each step decides by the group's current state. The records of one heartbeat are written together and then
+applied. Looking up its topics and log lines come before that. If there is much to decide, everything but the
+writing is done beside the loop: see `shard_parts.py`.
 
-Timers, by key: ("share session", group, member). Whoever leaves, or whose session ends, is taken out, and the group is
-assigned anew at somebody's next heartbeat.
+Timers, by key: ("share session", group, member). A member that leaves or whose session ends is removed. The
+next heartbeat of any member computes a new assignment.
 
 Source: `GroupMetadataManager` (shareGroupHeartbeat, in its order; shareGroupLeave, shareGroupFenceMember,
 scheduleShareGroupSessionTimeout).
@@ -66,28 +66,30 @@ log = logging.getLogger("barnabas.groups")
 
 @dataclass(slots=True)
 class ShareDecision(Effects):
-    """A member goes from `old`, as the group knows it, to `new`. A group that isn't there yet is empty, and another one
-    than the records make."""
+    """A member changes from `old`, as the group knows it, to `new`.
+
+    A group that doesn't exist yet is an empty object, and not the one that the records will create.
+    """
 
     group: ShareGroup
     old: ShareMember
     new: ShareMember
     epoch: int
-    """The group's, as it will be."""
+    """The group's new epoch."""
     topics: Iterable[str]
     homogeneous: bool
     records: list[AnyRecord] = field(default_factory=list)
     bumped: bool = False
-    """Whether the group has a new epoch."""
+    """True if the group has a new epoch."""
 
 
-# --- members that leave, and those whose session ends ---------------------------------------------------------
+# --- members that leave, or whose session ends ----------------------------------------------------------------
 
 SHARE_SESSION = "share session"
 
 
 class ShareSessions(Sessions):
-    """The ends of members."""
+    """The sessions of a share group's members, and how they end."""
 
     def __init__(self, parts: ShardParts) -> None:
         super().__init__(
@@ -102,7 +104,7 @@ class ShareSessions(Sessions):
         self._hashes = parts.hashes
 
     def leave(self, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
-        """A heartbeat of epoch -1. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        """Handle a heartbeat of epoch -1. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
         group = self._store.share_group(request.group_id)
         member = group.member(request.member_id)
         log.info("group %s: %s leaves", group.group_id, member.member_id)
@@ -112,7 +114,7 @@ class ShareSessions(Sessions):
         )
 
     def restart_all(self) -> None:
-        """After a start: everybody has a whole session."""
+        """After a start, give every member a whole session."""
         for group_id, group in self._store.share.items():
             for member_id in group.members:
                 self.restart(group_id, member_id)
@@ -125,12 +127,12 @@ class ShareSessions(Sessions):
             self._remove(group, member)
 
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
-        """Raises KafkaError where that can't be recorded."""
+        """Remove a member. Raises KafkaError if that can't be recorded."""
         group_id = group.group_id
         topics, _ = group.subscriptions_with(member, None)
         records = share_member_tombstones(group_id, member.member_id)
         records.append(share_epoch_record(group_id, group.epoch + 1, self._hashes.of(topics)))
-        if len(group.members) == 1:  # nobody is left to be assigned anything (KAFKA-20442)
+        if len(group.members) == 1:  # no member is left to assign anything to (KAFKA-20442)
             records.append(share_target_epoch_record(group_id, group.epoch + 1, 0))
         self._journal.write(records)
         self.cancel_all(group_id, member.member_id)
@@ -140,7 +142,7 @@ class ShareSessions(Sessions):
 
 
 class ShareHeartbeats:
-    """Heartbeats of the members of share groups."""
+    """Handles the heartbeats of share groups' members."""
 
     def __init__(
         self, parts: ShardParts, gate: Gate, sessions: ShareSessions, initializing: StateInitializing
@@ -162,9 +164,11 @@ class ShareHeartbeats:
     def heartbeat(
         self, client: Client, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
-        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then:
-        GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; the log's
-        (`append_error`)."""
+        """Return the answer, or a deferred heartbeat if there is much to decide.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH;
+        the log's (`append_error`). Then the group hasn't changed.
+        """
         if request.member_epoch == LEAVE_EPOCH:
             return self._sessions.leave(request)
         decision = self._admitted(client, request)
@@ -200,8 +204,10 @@ class ShareHeartbeats:
     def _decide(
         self, decision: ShareDecision, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
-        """Take all steps; the answer once the decision is taken. Nothing but the decision is changed. Raises
-        KafkaError."""
+        """Take all steps, and return the answer. It is valid once the decision is taken. Only changes the decision.
+
+        Raises KafkaError.
+        """
         group = decision.group
         self._subscribe(decision)
         target_epoch, target = self._take_target(decision)
@@ -218,7 +224,8 @@ class ShareHeartbeats:
         return self._answered(decision, request)
 
     def _initialize(self, group_id: str, epoch: int, missing: InitTopics, known: StatePartitions) -> None:
-        """Once it is committed that they are missing; what somebody else asks for by then is left out."""
+        """Initialize partitions once it is committed that they are missing, except those that another request
+        covers by then."""
 
         async def initialize() -> None:
             if await self._gate.committed() is None:
@@ -248,8 +255,8 @@ class ShareHeartbeats:
     # --- subscription ---------------------------------------------------------------------------------------
 
     def _subscribe(self, decision: ShareDecision) -> None:
-        """Record what changed of the member; the group has its next epoch where its topics changed, or partitions are
-        initialized that nobody has."""
+        """Record the member's changes, and bump the group's epoch if its topics have changed, or if
+        initialized partitions aren't assigned to anybody."""
         group, old, new = decision.group, decision.old, decision.new
         bump = False
         if new != old:
@@ -275,7 +282,7 @@ class ShareHeartbeats:
         decision.effects.append(partial(self._was_refreshed, group.group_id, now_ms, decision.epoch))
 
     def _was_refreshed(self, group_id: str, now_ms: int, epoch: int) -> None:
-        """A group that isn't there yet looks once more at its next heartbeat."""
+        """Note the refresh. A group that doesn't exist yet refreshes at its next heartbeat."""
         group = self._store.share.get(group_id)
         if group is not None:
             group.was_refreshed(now_ms, epoch)
@@ -285,7 +292,7 @@ class ShareHeartbeats:
     def _take_target(self, decision: ShareDecision) -> tuple[int, Target]:
         """The epoch of the target assignment, and the member's part of it. A new one goes to the records.
 
-        Raises KafkaError (UNKNOWN_SERVER_ERROR) where no assignment is possible.
+        Raises KafkaError (UNKNOWN_SERVER_ERROR) if no assignment is possible.
         """
         group, new = decision.group, decision.new
         if group.assignment_epoch >= decision.epoch or not self._may_compute(group):
@@ -335,7 +342,7 @@ class ShareHeartbeats:
     # --- assignment -----------------------------------------------------------------------------------------
 
     def _assigned(self, decision: ShareDecision, target_epoch: int, target: Target) -> ShareMember:
-        """The member goes to the target's epoch in one step: it needn't give anything up first."""
+        """The member at the target's epoch. It gets there in one step, as it needn't give up anything first."""
         member = decision.new
         if not decision.bumped and member.is_reconciled_to(target_epoch):
             return member
@@ -356,7 +363,7 @@ class ShareHeartbeats:
         return new
 
     def _subscribed(self, target: Target, names: JavaSet[str]) -> Target:
-        """The target without topics that the member doesn't subscribe to any more."""
+        """The target without topics that the member has unsubscribed from."""
         kept: Target = target
         for topic_id in target:
             topic = self._topics.by_id(topic_id)
@@ -368,7 +375,7 @@ class ShareHeartbeats:
 
 
 def _settle(group: ShareGroup) -> None:
-    """Nothing was written: it still is as it was decided by."""
+    """Mark the group as settled: nothing was written, so it is unchanged since the decision."""
     group.settled = group.changes
 
 
@@ -384,7 +391,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _as_requested(member: ShareMember, client: Client, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """The member as the request says it, the same one where it says nothing new; null leaves a part as it was."""
+    """The member with the request's changes, or the same object if there are none. Null leaves a part as it was."""
     names, rack_id = request.subscribed_topic_names, request.rack_id
     if (
         names is None
@@ -411,16 +418,16 @@ def _shown(assigned: Target) -> Assignment:
     )
 
 
-# --- those that are much to decide: of thousands of topics or partitions, or of a large group -----------------
+# --- long decisions: thousands of topics or partitions, or a large group --------------------------------------
 
 MOST_OF_SHARES_IN_PASSING = 10_000
-"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+"""The most work to decide at once: some 10 ms, in units of about a microsecond."""
 
 _PER_TOPIC, _PER_PARTITION, _PER_MEMBER, _PER_SUBSCRIPTION = 60, 16, 40, 2
 
 
 def is_little(group: ShareGroup, names: Collection[str], topics: KnownTopics) -> bool:
-    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    """True if the decision can be made at once. Estimating that costs far less than deciding."""
     members = len(group.members) + 1
     state = group.state_partitions
     with_state = 0 if state is None else len(state.initialized) + len(state.initializing)
@@ -433,4 +440,4 @@ def is_little(group: ShareGroup, names: Collection[str], topics: KnownTopics) ->
 
 
 class LongShareHeartbeat(DeferredHeartbeat[ShareGroupHeartbeatResponse]):
-    """One that waits to be decided."""
+    """A deferred heartbeat."""

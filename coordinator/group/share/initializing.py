@@ -1,15 +1,17 @@
-"""The state of a share group's partitions is initialized before anybody is assigned one, and deleted with the group.
+"""Initializing the state of a share group's partitions before they are assigned, and deleting it with the group.
 
-What a heartbeat finds missing it records as initializing; once that is committed the share coordinator is asked,
-outside of the heartbeat, and what it has initialized is recorded in turn. Where it refuses one of them all are given
-up, and the next heartbeat begins anew. So it does after `group.share.initialize.retry.interval.ms` where a shard that
-was here before has asked.
+A heartbeat records partitions without a state as initializing. Once that is committed, the share coordinator
+is asked, outside the heartbeat, and its success is recorded in turn. If it refuses one of them, all are given
+up, and the next heartbeat starts over. It also does `group.share.initialize.retry.interval.ms` after a
+request by an earlier shard.
 
-A topic may have thousands of partitions: the persister is asked for some at a time, others being served in between.
+A topic may have thousands of partitions: the persister is asked for some at a time, and others are served in
+between.
 
-A conscious difference: what this shard has asked, for a heartbeat or for altered offsets, and isn't answered yet, no
-heartbeat asks again. In Kafka one does, after that time, and its request may come when the earlier one was answered
-long ago: a state that is initialized forgets what was acknowledged meanwhile, and where it was told to begin.
+A deliberate difference: no heartbeat repeats a request of this shard that isn't answered yet, whether it
+comes from a heartbeat or from altered offsets. In Kafka one does after that interval, and its request may
+arrive long after the earlier one was answered. Initializing a state again forgets what was acknowledged
+meanwhile, and its start offset.
 
 Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
 """
@@ -40,27 +42,28 @@ from protocol.waiting import Later
 log = logging.getLogger("barnabas.groups")
 
 
-# --- many questions, whose answers are of use together --------------------------------------------------------
+# --- many requests whose answers are needed together ----------------------------------------------------------
 
 MOST_ASKED_AT_ONCE = 50
-"""So many are asked in one turn, at some 50 µs each."""
+"""The requests to send in one turn, at some 50 µs each."""
 
 Ask = Callable[[], Later[KafkaError | None]]
-"""Asks something, and has what came of it answered."""
+"""Sends a request, and returns its outcome."""
 
 AskOutcomes = Sequence[KafkaError | None]
-"""What came of each question, in their order."""
+"""The outcomes of the requests, in order."""
 
 
 class AskingTogether:
-    """What one shard asks."""
+    """The requests of one shard."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._under_way: dict[Later[AskOutcomes], list[KafkaError | None]] = {}
 
     async def ask(self, asks: Sequence[Ask]) -> AskOutcomes:
-        """Once all is answered: in this call where the questions are few and are answered at once."""
+        """Send all requests and wait for all outcomes. If they are few and answered at once, this returns in
+        the same call."""
         if not asks:
             return ()
         over: Later[AskOutcomes] = Later()
@@ -76,7 +79,7 @@ class AskingTogether:
                 self._end(over)
 
         def go_on(first: int) -> None:
-            """Ask as many as one turn takes, and the rest in later ones."""
+            """Send as many as one turn takes, and the rest in later turns."""
             following = first + MOST_ASKED_AT_ONCE
             if following < len(asks):
                 self._runtime.schedule(over, 0, partial(go_on, following))
@@ -88,7 +91,7 @@ class AskingTogether:
         return await over
 
     def give_up(self) -> None:
-        """The shard is given up: nothing more is asked, and what isn't answered yet is NOT_COORDINATOR."""
+        """Give up the shard: send nothing more. The outcome of unanswered requests is NOT_COORDINATOR."""
         for over in [*self._under_way]:
             self._end(over)
 
@@ -105,11 +108,11 @@ Offsets = Mapping[bytes, Mapping[int, int]]
 """Start offsets by topic id and partition."""
 
 PartitionErrors = dict[tuple[bytes, int], KafkaError | None]
-"""By topic id and partition, what the share coordinator said."""
+"""The share coordinator's answers by topic id and partition."""
 
 
 class StateInitializing:
-    """Of the groups of one shard."""
+    """Initializes and deletes states for the groups of one shard."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._runtime = parts.runtime
@@ -120,21 +123,21 @@ class StateInitializing:
         self._asking = AskingTogether(parts.runtime)
         self._retry_ms = parts.settings.share_initialize_retry_interval_ms
         self._asked: dict[tuple[str, bytes, int], object] = {}
-        """Of which groups what is asked to be initialized, and isn't answered yet; by whom last."""
+        """Unanswered requests to initialize: group and partition → the last one to ask."""
 
     def name_of(self, topic_id: bytes) -> str:
-        """As `NameOf`."""
+        """The topic's name, as a `NameOf`."""
         topic = self._topics.by_id(topic_id)
         return UNKNOWN_TOPIC if topic is None else topic.name
 
     def give_up(self) -> None:
-        """The shard is given up: who waits for the share coordinator has to look for the coordinator again."""
+        """Give up the shard. Those who wait for the share coordinator have to look for the coordinator again."""
         self._asking.give_up()
 
     # --- initializing ---------------------------------------------------------------------------------------
 
     def missing(self, group: ShareGroup, names: Iterable[str]) -> InitTopics:
-        """The partitions of these topics that are neither initialized nor being so."""
+        """The partitions of these topics that are neither initialized nor initializing."""
         now_ms = self._runtime.now_ms()
         state = group.state_partitions or StatePartitions.none()
         known = state.known_since(now_ms - self._retry_ms)
@@ -156,18 +159,19 @@ class StateInitializing:
         return init_topics(found, self.name_of, now_ms)
 
     def record_of(self, group: ShareGroup, topics: InitTopics) -> AnyRecord:
-        """That these are initializing."""
+        """The record that these partitions are initializing."""
         state = (group.state_partitions or StatePartitions.none()).begun(topics)
         return state_partitions_record(group.group_id, state, self.name_of)
 
     async def initialize(
         self, group_id: str, state_epoch: int, topics: InitTopics, known: StatePartitions
     ) -> None:
-        """That these are initializing is committed: ask for it, and record what comes of it. An earlier heartbeat may
-        have asked since, where the commit took long.
+        """Initialize partitions, once it is committed that they are initializing, and record the outcome. If
+        the commit took long, an earlier heartbeat may have asked already.
 
-        Partitions that were added to a topic that was `known` before begin at their first record, and not at what the
-        group's settings say: nothing of them was there to be passed over (KAFKA-20742)."""
+        Partitions that were added to a topic which was `known` before begin at their first record, whatever
+        the group's settings are: they had no records to skip (KAFKA-20742).
+        """
         offsets: dict[bytes, dict[int, int]] = {}
         for topic_id, topic in topics.items():
             was_known = topic_id in known.initialized or topic_id in known.initializing
@@ -187,8 +191,11 @@ class StateInitializing:
     async def ask(
         self, group_id: str, state_epoch: int, offsets: Offsets
     ) -> tuple[PartitionErrors, Sequence[tuple[bytes, int]]]:
-        """Have the share coordinator begin these partitions anew, at these offsets. What it said, and of which of them
-        that is the last word: others were asked to begin once more, or to be forgotten, meanwhile."""
+        """Have the share coordinator start these partitions anew, at these offsets.
+
+        Returns its answers, and those partitions for which this was the latest request: others may have been
+        requested again or deleted meanwhile.
+        """
         places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
         asks: list[Ask] = [
             partial(
@@ -205,14 +212,14 @@ class StateInitializing:
         return dict(zip(places, found, strict=True)), current
 
     def succeeded(self, group_id: str, places: Sequence[tuple[bytes, int]]) -> None:
-        """These are initialized, if any are."""
+        """Record that these are initialized, if there are any."""
         if not places:
             return
         topics = init_topics(_by_topic(places), self.name_of, self._runtime.now_ms())
         self._change(group_id, lambda state: state.done(topics))
 
     def _change(self, group_id: str, change: Callable[[StatePartitions], StatePartitions]) -> None:
-        """Of a group that is still there."""
+        """Change the record of a group, if it still exists."""
         group = self._store.share.get(group_id)
         if group is None:
             return
@@ -221,14 +228,14 @@ class StateInitializing:
         try:
             self._journal.write([state_partitions_record(group_id, state, self.name_of)])
         except KafkaError as error:
-            log.warning("group %s: what state its partitions have can't be recorded: %s", group_id, error)
+            log.warning("group %s: can't record the state of its partitions: %s", group_id, error)
 
     # --- deleting -------------------------------------------------------------------------------------------
 
     async def delete(self, group_id: str, topics: TopicsPartitions) -> PartitionErrors:
-        """Have the share coordinator forget these partitions."""
+        """Have the share coordinator delete these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
-        for place in places:  # who comes next begins anew, behind this
+        for place in places:  # later requests start over, after this
             self._asked.pop((group_id, *place), None)
         asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
@@ -236,8 +243,11 @@ class StateInitializing:
         return dict(zip(places, await self._asking.ask(asks), strict=True))
 
     def to_delete(self, group: ShareGroup) -> tuple[AnyRecord | None, TopicsPartitions]:
-        """All that the share coordinator may know of a group, and the record that it is to be deleted; None where
-        nothing is recorded. What was to be deleted before, and isn't, is tried again."""
+        """All partitions of a group that the share coordinator may know, and the record that they are to be
+        deleted.
+
+        The record is None if there is nothing to record. Earlier deletions that haven't been done are retried.
+        """
         state = group.state_partitions
         if state is None:
             return None, {}
@@ -255,7 +265,7 @@ class StateInitializing:
         return record, dict(found.items())
 
     def forget_topics(self, topic_ids: Sequence[bytes]) -> Iterable[AnyRecord]:
-        """What is to be recorded where topics were deleted: the share coordinator has learned of it, too."""
+        """The records for deleted topics. The share coordinator hears of the deletion, too."""
         for group_id, group in self._store.share.items():
             state = group.state_partitions
             if state is not None and state.names_any(topic_ids):

@@ -1,8 +1,9 @@
-"""The share groups of a shard: the front of the room, for the shard and for handlers; their offsets by request.
+"""The share groups of a shard: the entry to this package for the shard and for handlers, and requests for
+their offsets.
 
-AlterShareGroupOffsets, DeleteShareGroupOffsets, and what DescribeShareGroupOffsets begins with: where a share group is
-in a partition its durable state says, which the share coordinator has. What is asked for is recorded by the group
-first, then carried out there, then recorded as done.
+AlterShareGroupOffsets, DeleteShareGroupOffsets, and the start of DescribeShareGroupOffsets. The position of a
+share group in a partition is part of the durable state, which the share coordinator has. The group first
+records a request, then has it carried out there, then records that it is done.
 
 Source: `GroupMetadataManager` (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
 completeDeleteShareGroupOffsets), `GroupCoordinatorService`; `ShareGroup.asDescribedGroup`.
@@ -84,7 +85,7 @@ def _assignment(assigned: Target, topics: KnownTopics) -> DescribedAssignment:
     )
 
 
-# --- offsets by request ---------------------------------------------------------------------------------------
+# --- requests for offsets -------------------------------------------------------------------------------------
 
 AlteredTopics = list[AlterShareGroupOffsetsResponseTopic]
 DeletedTopics = list[DeleteShareGroupOffsetsResponseTopic]
@@ -93,7 +94,7 @@ _UNKNOWN = "There is no such topic, or no such partition of it."
 
 
 class ShareOffsets:
-    """Of the groups of one shard."""
+    """Alters and deletes the offsets of one shard's groups."""
 
     def __init__(self, parts: ShardParts, gate: Gate, initializing: StateInitializing) -> None:
         self._store = parts.store
@@ -104,7 +105,7 @@ class ShareOffsets:
         self._initializing = initializing
 
     def initialized(self, group_id: str) -> dict[bytes, list[int]]:
-        """The partitions whose state is initialized; none of a group that isn't there."""
+        """The partitions with an initialized state; none if the group doesn't exist."""
         group = self._store.share.get(group_id)
         if group is None or group.state_partitions is None:
             return {}
@@ -117,7 +118,7 @@ class ShareOffsets:
     async def alter(
         self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
     ) -> AlteredTopics:
-        """Have partitions begin anew at these offsets, whatever they are. A group that isn't there is made.
+        """Have partitions start anew at these offsets, whatever they are. A group that doesn't exist is created.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND (of another protocol), NON_EMPTY_GROUP; the log's (`append_error`).
         """
@@ -166,14 +167,14 @@ class ShareOffsets:
     # --- deleting -------------------------------------------------------------------------------------------
 
     async def delete(self, group_id: str, names: Sequence[str]) -> DeletedTopics:
-        """Have the share coordinator forget topics; nobody begins where it was before.
+        """Have the share coordinator delete topics. Nobody continues at the old position.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; the log's (`append_error`).
         """
         group = self._store.share_group(group_id)
         group.check_is_empty()
         state = group.state_partitions
-        if state is None:  # not even those that aren't there are told of, as in Kafka
+        if state is None:  # as in Kafka, not even unknown topics are reported
             return []
         deleting: JavaSet[bytes] = JavaSet()
         deleting.update(state.deleting)
@@ -224,7 +225,7 @@ class ShareOffsets:
         try:
             self._journal.write([record])
         except KafkaError as error:
-            log.warning("group %s: that offsets are deleted can't be recorded: %s", group_id, error)
+            log.warning("group %s: can't record that offsets are deleted: %s", group_id, error)
 
 
 def _deleted(
@@ -237,11 +238,11 @@ def _deleted(
     )
 
 
-# --- the front ------------------------------------------------------------------------------------------------
+# --- the entry ------------------------------------------------------------------------------------------------
 
 
 class ShareGroups:
-    """What is asked of them. All answers leave by the shard (`GroupShard.ask`)."""
+    """The requests to share groups. All answers leave through the shard (`GroupShard.ask`)."""
 
     def __init__(self, parts: ShardParts, gate: Gate) -> None:
         self._store = parts.store
@@ -272,10 +273,10 @@ class ShareGroups:
         return [group_id for group_id in group_ids if group_id in self._store.share]
 
     async def delete_states(self, group_ids: Sequence[str]) -> dict[str, Error]:
-        """The first half of deleting share groups: what the share coordinator knows of them goes. Those that have to
-        stay, each with its error.
+        """Do the first half of deleting share groups: delete their states at the share coordinator.
 
-        Raises KafkaError where that can't be recorded: nothing is changed then.
+        Returns the groups that have to stay, each with its error. Raises KafkaError if it can't be recorded;
+        then nothing has changed.
         """
         refused: dict[str, Error] = {}
         records: list[AnyRecord] = []
@@ -304,19 +305,21 @@ class ShareGroups:
                     refused[group_id] = refusal.error
         return refused
 
-    # --- what the shard tells -------------------------------------------------------------------------------
+    # --- calls by the shard -------------------------------------------------------------------------------------
 
     def restart_all(self) -> None:
-        """After a start."""
+        """Restart all sessions after a start."""
         self._sessions.restart_all()
 
     def give_up(self) -> None:
-        """The partition is led elsewhere, or gone."""
+        """Give up, as the partition is gone or has another leader."""
         self._initializing.give_up()
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-        """Topics (name, id) were deleted: their states go, which the share coordinator sees to. Others may be served
-        after each step, and what it yields is what it cost. Raises KafkaError where that can't be recorded."""
+        """Delete the states of deleted topics (name, id); the share coordinator does the same.
+
+        Others may be served after each step. Each yields its cost. Raises KafkaError if it can't be recorded.
+        """
         records = self._initializing.forget_topics([topic_id for _, topic_id in topics])
         for record in [*records]:
             self._journal.write([record])

@@ -1,10 +1,10 @@
-"""The assignor of share groups: partitions may have several members, and members several partitions.
+"""The assignor of share groups: a partition may have several members, and a member several partitions.
 
-Each assignable partition gets so many members that each member gets one, and what was assigned before stays as far as
-that allows. Where members subscribe to different topics each topic is shared out by itself.
+Each assignable partition gets enough members so that each member gets one. Previous assignments are kept as
+far as possible. If members subscribe to different topics, each topic is shared out by itself.
 
-A conscious difference: where the members that have too few are all full and a partition still lacks some, as when
-others hold partitions that are assignable no more, it stays so. Kafka fails on it.
+A deliberate difference: if all members that have too few partitions are full and a partition still lacks members,
+for instance because others hold partitions that aren't assignable any more, it stays that way. Kafka fails.
 Source: `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`, `SimpleHeterogeneousAssignmentBuilder`.
 """
 
@@ -23,11 +23,11 @@ SIMPLE = "simple"
 K = TypeVar("K", bound=Hashable)
 
 Assignable = Mapping[bytes, Collection[int]]
-"""Topic id → the partitions that may be assigned; of other topics none may."""
+"""Topic id → the partitions that may be assigned. A topic without an entry has none."""
 
 
 def assign_simply(spec: GroupSpec, assignable: Assignable) -> Assignments:
-    """Raises AssignorError where a subscribed topic isn't there."""
+    """Assign partitions. Raises AssignorError if a subscribed topic doesn't exist."""
     members = [*spec.members]
     specs = [spec.members[member_id] for member_id in members]
     new: dict[int, Target] = {}
@@ -66,7 +66,7 @@ def _share_out_all(
     old: Sequence[Target],
     new: dict[int, Target],
 ) -> None:
-    """All topics together: each member subscribes to them all."""
+    """Share out all topics together: each member subscribes to them all."""
     partitions = [
         (topic_id, partition)
         for topic_id in topic_ids
@@ -76,8 +76,10 @@ def _share_out_all(
 
 
 class _Sharing(Generic[K]):
-    """Shares out some partitions among some members, which are known by their place in the group. `old` is what all
-    members of the group have, and `new` what those are to have for whom that changes."""
+    """Shares out some partitions among some members, which are numbers: their places in the group.
+
+    `old` is what all members of the group have. `new` has entries for those members whose target changes.
+    """
 
     def __init__(
         self, partitions: Sequence[K], members: Sequence[int], old: Sequence[Target], new: dict[int, Target]
@@ -96,7 +98,7 @@ class _Sharing(Generic[K]):
         self._held: dict[int, JavaSet[K]] = {}
 
     def share_out(self) -> None:
-        """Keep, take, give."""
+        """Keep, take away, and give."""
         for member, target in enumerate(self._old):
             for key in self._kept(member, target):
                 self._holders.compute_if_absent(key, JavaSet()).add(member)
@@ -108,15 +110,15 @@ class _Sharing(Generic[K]):
         self._give_to_unfilled()
 
     def _kept(self, member: int, target: Target) -> Iterable[K]:
-        """What stays with a member, unless it or others have too much."""
+        """The partitions that stay with a member, unless it or others have too many."""
         raise NotImplementedError
 
     def _place(self, key: K) -> tuple[bytes, int]:
-        """Topic id and partition."""
+        """The topic id and the partition."""
         raise NotImplementedError
 
     def _changed(self, member: int) -> Target:
-        """What the member is to have, to be changed."""
+        """The member's new target, which may be changed."""
         found = self._new.get(member)
         if found is None:
             found = self._new[member] = copy_of(self._old[member])
@@ -142,7 +144,7 @@ class _Sharing(Generic[K]):
                 self._take(member, key)
 
     def _give_to_unfilled(self) -> None:
-        """Each partition goes to the members in turn that lack some, from where the last one has ended."""
+        """Give each partition to members that lack some, in turn, starting after the last one that got one."""
         unfilled = [
             member
             for member in sorted(self._members)
@@ -162,7 +164,9 @@ class _Sharing(Generic[K]):
                     continue
                 topic_id, partition = self._place(key)
                 target = self._changed(member)
-                target.compute_if_absent(topic_id, JavaSet())  # the table may grow, even where it is there
+                target.compute_if_absent(
+                    topic_id, JavaSet()
+                )  # Java's table may grow, even if the topic is there
                 partitions_of(target, topic_id).add(partition)
                 held = self._held.setdefault(member, JavaSet())
                 held.add(key)
@@ -174,7 +178,7 @@ class _Sharing(Generic[K]):
 
 
 class _GroupSharing(_Sharing[tuple[bytes, int]]):
-    """Of all topics together."""
+    """Shares out all topics together."""
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class _GroupSharing(_Sharing[tuple[bytes, int]]):
                     yield topic_id, partition
                     kept += 1
                     if kept >= self._desired[member]:
-                        self._changed(member)  # a copy of Java's has an order of its own
+                        self._changed(member)  # Java's copy has an order of its own
             else:
                 self._changed(member).pop(topic_id)
 
@@ -204,7 +208,7 @@ class _GroupSharing(_Sharing[tuple[bytes, int]]):
 
 
 class _TopicSharing(_Sharing[int]):
-    """Of one topic."""
+    """Shares out one topic."""
 
     def __init__(
         self,

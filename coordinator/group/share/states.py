@@ -1,4 +1,4 @@
-"""The states of share groups, and which member epochs are taken (KIP-932), as tables.
+"""The states of share groups, and the member epochs that a heartbeat may have (KIP-932), as tables.
 
 Source: `ShareGroup`, `GroupMetadataManager.throwIfShareGroupMemberEpochIsInvalid`.
 """
@@ -23,14 +23,15 @@ SHARE_GROUP_STATES: dict[bool, ShareGroupState] = {
 }
 
 STABLE_MEMBER = 0
-"""The state in a member's record. There is no other one: a share group's member gives nothing up first."""
+"""The state in a member's record. There is no other one: a member of a share group never has to give up
+anything first."""
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 
 
 class ShareEpochRelation(Enum):
-    """How the epoch of a heartbeat stands to the member's."""
+    """How the epoch of a heartbeat compares with the member's."""
 
     JOINS = "it is 0"
     CURRENT = "it is the same"

@@ -338,7 +338,7 @@ def test_an_update_without_a_value_makes_no_sense() -> None:
 def test_a_record_of_no_known_type_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     shards = ShareShards()
     shards.shard.replay(b"\0\7", b"", 0, -1)
-    assert "no known type" in caplog.text
+    assert "unknown type" in caplog.text
     assert len(shards.shard.known) == 0
 
 
