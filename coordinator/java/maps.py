@@ -1,8 +1,8 @@
-"""What Kafka's answers depend on and Java has built in: hashes, and hash tables and queues in the order of Java's.
+"""Java's hashes, and hash tables and queues in Java's order. Kafka's answers depend on them.
 
-The order in which Kafka walks its maps is the order of assignments, of answers and of records; who gets which
-partition depends on it. `JavaMap` is a java.util.HashMap, `JavaSet` a java.util.HashSet, `TimelineTable` Kafka's
-`TimelineHashMap` (`BaseHashTable`), which holds what a coordinator knows. Given the same history they are walked in
+The iteration order of Kafka's maps is visible in assignments, answers and records, and even decides who gets
+which partition. `JavaMap` is a java.util.HashMap, `JavaSet` a java.util.HashSet, `TimelineTable` Kafka's
+`TimelineHashMap` (`BaseHashTable`), which holds a coordinator's state. With the same history they iterate in
 the same order.
 """
 
@@ -14,13 +14,13 @@ from itertools import chain
 from struct import Struct
 from typing import Generic, TypeVar
 
-# --- what Java takes for blank --------------------------------------------------------------------------------
+# --- blank strings in Java ------------------------------------------------------------------------------------
 
 _BLANKS = "".join(map(chr, range(0x21)))
 
 
 def is_blank(text: str) -> bool:
-    """Whether `String.trim` leaves nothing: all up to the space counts as blank."""
+    """True if `String.trim` leaves nothing: all characters up to the space are blank."""
     return not text.strip(_BLANKS)
 
 
@@ -44,9 +44,10 @@ def string_hash(text: str) -> int:
     return hashed - (1 << 32) if hashed & 0x80000000 else hashed
 
 
-@lru_cache(1024)  # every request of a group or a transaction asks, and mostly for the same few
+@lru_cache(1024)  # every request of a group or a transaction needs it, mostly for the same few
 def partition_of_key(key: str, partitions: int) -> int:
-    """The partition of an internal topic that looks after a key (Kafka: `Utils.abs(key.hashCode) % partitions`)."""
+    """The partition of an internal topic that is responsible for a key (Kafka: `Utils.abs(key.hashCode) %
+    partitions`)."""
     hashed = string_hash(key)
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
@@ -90,11 +91,12 @@ def table_size(expected: int) -> int:
 
 
 class JavaMap(Generic[K, V]):
-    """`capacity` is what a constructor of HashMap is given. Keys: str, int, the 16 bytes of a uuid, or tuples of them.
+    """A java.util.HashMap. `capacity` is the argument of its constructor. Keys: str, int, the 16 bytes of a
+    uuid, or tuples of them.
 
-    Buckets by `(h ^ h >>> 16) & (capacity - 1)`, inside a bucket in the order of insertion; the table doubles past
-    three quarters and never shrinks. The ninth key of a bucket makes a small table double. In a larger one Java makes a
-    tree of such a bucket, whose order it promises nobody and which nearly no history has: here it stays a list.
+    Buckets are by `(h ^ h >>> 16) & (capacity - 1)`, each in the order of insertion. The table doubles beyond three
+    quarters, and never shrinks. The ninth key of a bucket makes a small table double. In a larger one Java turns
+    such a bucket into a tree, whose order is unspecified; it hardly ever occurs, so here it stays a list.
     """
 
     __slots__ = ("_buckets", "_capacity", "_entries")
@@ -157,8 +159,8 @@ class JavaMap(Generic[K, V]):
                 self._buckets.setdefault(self._entries[key][0] & mask, []).append(key)
 
     def put_all(self, other: JavaMap[K, V]) -> None:
-        """`HashMap.putAll` of a map that has had entries: the table grows for all of them first, even for those that
-        are there already."""
+        """`HashMap.putAll` of a map that has had entries. The table first grows for all of them, even for
+        those that are in it already."""
         while len(other) > self._capacity * 3 // 4:
             self._resize()
         for key, value in other.items():
@@ -168,7 +170,7 @@ class JavaMap(Generic[K, V]):
         self.pop(key)
 
     def pop(self, key: K) -> V | None:
-        """The value that was there, or None."""
+        """Remove the key. Returns its value, or None."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -185,10 +187,10 @@ class JavaMap(Generic[K, V]):
         return None if found is None else found[1]
 
     def compute_if_absent(self, key: K, value: V) -> V:
-        """`HashMap.computeIfAbsent`: what was there, or `value` from here on.
+        """`HashMap.computeIfAbsent`: return the existing value, or put `value`.
 
-        As by `compute` and `merge`, and other than by `put`, a new key goes to the beginning of its bucket, and the
-        table is looked at before it grows, not after.
+        As in `compute` and `merge`, but not in `put`, a new key goes to the beginning of its bucket, and the
+        table is checked before it grows, not after.
         """
         if len(self._entries) > self._capacity * 3 // 4:
             self._resize()
@@ -216,7 +218,7 @@ class JavaMap(Generic[K, V]):
         return [(key, self._entries[key][1]) for key in self]
 
     def compute(self, key: K, change: Callable[[V | None], V | None]) -> None:
-        """`HashMap.compute`: None takes the key away."""
+        """`HashMap.compute`. None removes the key."""
         value = change(self.get(key))
         if value is None:
             self.pop(key)
@@ -254,7 +256,7 @@ class JavaSet(Generic[T]):
 
     @classmethod
     def of(cls, items: Collection[T], size: int | None = None) -> JavaSet[T]:
-        """`new HashSet<>(collection)`; `size` is what the collection says its size is, where that isn't so."""
+        """`new HashSet<>(collection)`. `size` is the collection's reported size, if that is wrong."""
         made: JavaSet[T] = JavaSet(
             max(int((len(items) if size is None else size) / 0.75) + 1, INITIAL_CAPACITY)
         )
@@ -296,10 +298,11 @@ _MIN_SLOTS = 2
 
 
 class TimelineTable(Generic[V]):
-    """A map from strings in the order of Kafka's TimelineHashMap.
+    """A map from strings with the order of Kafka's TimelineHashMap.
 
-    2^k slots, a key's slot being the highest k bits of its hash times a constant; the table doubles before three
-    quarters of the keys would be more than there are slots. Slots are walked upward, inside a slot the newest first.
+    It has 2^k slots. A key's slot is the highest k bits of its hash times a constant. The table doubles
+    before there are more keys than three quarters of the slots. It iterates over the slots upwards, and
+    within a slot from the newest key on.
     """
 
     __slots__ = ("_entries", "_slots")
@@ -362,11 +365,11 @@ class TimelineTable(Generic[V]):
         return [(key, self._entries[key]) for key in self]
 
 
-# --- a java.util.PriorityQueue: of entries that weigh the same the one that Java would give comes first -------
+# --- a java.util.PriorityQueue: among entries of equal weight, the order is Java's ----------------------------
 
 
 class JavaPriorityQueue(Generic[T]):
-    """A binary heap by `weight`; Python's own sifts another way, and gives equal ones in another order."""
+    """A binary heap by `weight`. Python's own sifts differently, and returns equal entries in another order."""
 
     __slots__ = ("_heap", "_weight")
 
@@ -390,7 +393,7 @@ class JavaPriorityQueue(Generic[T]):
         heap[index] = item
 
     def poll(self) -> T | None:
-        """The lightest, taken out; None where there is none."""
+        """Remove and return the lightest; None if it is empty."""
         heap, weight = self._heap, self._weight
         if not heap:
             return None

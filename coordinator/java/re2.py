@@ -1,13 +1,13 @@
 """Regular expressions of RE2's syntax over names, in time linear in the name.
 
-A client may send any expression, so nothing here backtracks. What an expression is matched with is made of a known
-alphabet: that of topic names, or the characters of the ids that are asked about. What an expression says of other
-characters is read, and matches nothing. Syntax and error texts are those of RE2/J with its flag PERL, as in Kafka.
+A client may send any expression, so nothing here backtracks. Names consist of a known alphabet: that of topic
+names, or the characters of the ids in question. Other characters in an expression are parsed, and match
+nothing. Syntax and error texts are those of RE2/J with its flag PERL, as in Kafka.
 
-Conscious differences: groups nest 200 deep at most; an expression becomes no more than 12,000 steps (one for each
-character that it takes, and for each place where it may go on in several ways; what is repeated counts each time), nor
-may it go on in too many ways at once (`MAX_BITS`), nor are more than 20,000 things read or repeated; a letter's script
-is taken from its Unicode name.
+Deliberate differences: groups nest at most 200 deep. An expression becomes at most 12,000 steps: one for each
+character that it takes, and for each place where it branches; repeated parts count each time. It may not have
+too many branches at once (`MAX_BITS`), and at most 20,000 things are parsed or repeated. A letter's script
+comes from its Unicode name.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ __all__ = ["Pattern", "PatternSyntaxError", "compile_pattern", "compiling"]
 
 
 def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
-    """`chars`: what the names are made of, beside what topic names are. Raises PatternSyntaxError.
+    """Compile an expression. `chars`: more characters that names may have, besides those of topic names.
 
-    What is found along the way is remembered with it: keep it for as many names as there are, and no longer.
+    The pattern caches what it finds out. Keep it for as many names as there are, and no longer. Raises
+    PatternSyntaxError.
     """
     return at_once(compiling(text, chars))
 
 
 async def compiling(text: str, chars: Chars | None = None) -> Pattern:
-    """The same in steps: each is less than 20 ms where the names are those of topics."""
+    """Do the same in steps. Each takes less than 20 ms if the names are those of topics."""
     node = await parsing(text, Alphabet(TOPIC_NAMES if chars is None else TOPIC_NAMES | chars))
     if len(text) > MOST_READ_PER_STEP:
         await turn()
@@ -65,10 +66,10 @@ async def compiling(text: str, chars: Chars | None = None) -> Pattern:
 
 MAX_REMEMBERED = 5_000
 MOST_WORK_PER_STEP = 50_000
-"""Of one name, some 5 ms: a step of a transactional id of 30,000 characters, which all others wait for."""
+"""For one name, some 5 ms: one step of a transactional id of 30,000 characters. All others wait for it."""
 
 _END = 0
-_EDGE, _OTHER, _WORD, _NEWLINE = range(4)  # what is beside a place in the name
+_EDGE, _OTHER, _WORD, _NEWLINE = range(4)  # the neighbours of a place in the name
 _BITS = bytes.maketrans(b"01", b"\x00\x01")
 
 _Compiling = Generator[tuple[Node, int], int, int]
@@ -82,18 +83,19 @@ def _kind(char: str) -> int:
 
 
 class Pattern:
-    """An expression, to be matched as a whole. `work` is what was done so far, in steps of some 100 ns."""
+    """A compiled expression, matched against whole names. `work` counts the work so far, in steps of some 100 ns."""
 
     def __init__(self, node: Node) -> None:
         self.work = 0
-        # Steps are numbered as they are made: what follows is made before what it follows, but for loops.
+        # Steps are numbered in the order of creation: a step is created before those that lead to it, except
+        # in loops.
         self._next: list[tuple[int, ...]] = [()]
         self._assertions: dict[int, Assertion] = {}
         self._taking: dict[int, int] = {_END: 0}  # step → its bit
         self._takers: dict[Chars, list[int]] = {}  # bits
         self._start = self._compile(node)
         self._loose = self._order()
-        # The bits of those that are followed by the bit below, wherever they are: they are moved all at once.
+        # The bits that are followed by just the next lower bit: these are all moved at once.
         self._plain = sum(1 << bit for step, bit in self._taking.items() if self._is_plain(step, bit))
         branching = len(self._taking) - self._plain.bit_count()
         if branching * len(self._taking) > MAX_BITS:
@@ -103,11 +105,11 @@ class Pattern:
         self._remembered: dict[tuple[int, str, int], int] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern matches the whole name. `work` grows by the characters that were looked at."""
+        """True if the pattern matches the whole name. `work` grows by the characters that were looked at."""
         return at_once(self.matching(name))
 
     async def matching(self, name: str) -> bool:
-        """The same in steps of `MOST_WORK_PER_STEP`, for names that may be long."""
+        """Match in steps of `MOST_WORK_PER_STEP`, for names that may be long."""
         if not name:
             return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)
         kinds = [_kind(char) for char in name] if self._assertions else [_EDGE] * len(name)
@@ -157,10 +159,10 @@ class Pattern:
         return sum(1 << bit for chars, bits in self._takers.items() if char in chars for bit in bits)
 
     def _ways_between(self, before: int, after: int) -> list[int]:
-        """Of each bit the places that are reached once its character was taken; at last those of the beginning.
+        """For each bit, the places reached after taking its character; the last entry is for the beginning.
 
-        What is nearer to the end is looked at first, and then the other way round, as loops lead back: how deep they
-        nest doesn't matter then.
+        It looks at places nearer to the end first, and then the other way round, because loops lead back. So
+        the depth of nested loops doesn't matter.
         """
         found = self._ways.get((before, after))
         if found is not None:
@@ -193,7 +195,7 @@ class Pattern:
         return ways
 
     def _order(self) -> list[int]:
-        """The steps that take nothing, each after those that it leads to, but for loops."""
+        """The steps that take no character, each after those that it leads to, except in loops."""
         order: list[int] = []
         seen = {*self._taking}
         for root in range(len(self._next)):
@@ -201,7 +203,7 @@ class Pattern:
             while to_visit:
                 step = to_visit.pop()
                 if step < 0:
-                    order.append(~step)  # all that it leads to has been visited
+                    order.append(~step)  # everything that it leads to has been visited
                 elif step not in seen:
                     seen.add(step)
                     to_visit += (~step, *self._next[step])
@@ -216,7 +218,7 @@ class Pattern:
         return len(self._next) - 1
 
     def _compile(self, node: Node) -> int:
-        """The step to begin with. Groups may nest deeper than calls may."""
+        """The first step. It uses a stack of its own, because groups may nest deeper than calls may."""
         stack = [self._compiling(node, _END)]
         begin: int | None = None
         while True:
@@ -235,7 +237,7 @@ class Pattern:
             begin = None
 
     def _compiling(self, node: Node, then: int) -> _Compiling:
-        """The step to begin with, from which `then` is reached; asks for that of a part."""
+        """The first step of a path to `then`. It yields a request for that of each part."""
         if isinstance(node, One):
             step = self._add(then)
             bit = self._taking[step] = len(self._taking)

@@ -1,6 +1,7 @@
-"""Reading an expression of RE2's syntax (RE2/J: `Parser`, with the flags of PERL): of nodes, over a known alphabet.
+"""Parsing an expression of RE2's syntax (RE2/J: `Parser`, with the flags of PERL) into nodes, over a known
+alphabet.
 
-Only those characters of a set are kept that are in the alphabet, so that what an expression becomes has a bound.
+A set only keeps the characters that are in the alphabet, so the size of the result is bounded.
 """
 
 from __future__ import annotations
@@ -15,37 +16,37 @@ from unicodedata import category, name
 
 from protocol.waiting import turn
 
-# --- what an expression is made of ----------------------------------------------------------------------------
+# --- the nodes of an expression -------------------------------------------------------------------------------
 
 Chars = frozenset[str]
 
 WORD: Chars = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 TOPIC_NAMES: Chars = WORD | frozenset("-.")
-"""What topic names are made of."""
+"""The characters of topic names."""
 
 
 class PatternSyntaxError(Exception):
-    """The text is RE2/J's description of what is wrong."""
+    """The text is RE2/J's description of the mistake."""
 
 
 TOO_LARGE = "expression too large"
 MAX_STEPS = 12_000
-"""What an expression may become: characters to take, and places where it may go on in several ways."""
+"""The most steps of an expression: characters to take, and places where it branches."""
 MAX_BITS = 8_000_000
-"""What may be kept of where it goes on: a bit for each two characters, but where just the next one follows."""
+"""The bound for the stored transitions: a bit for each pair of characters, unless just the next one follows."""
 MAX_WORK = 20_000
-"""What may be read of an expression, and what may be done to compile it, where that becomes no step."""
+"""The most things to parse in an expression, and the most work to compile it that creates no step."""
 
 
 MOST_HELD = 2_000_000
-"""Characters in all classes of an expression, some 50 bytes each. What is matched with topics' names stays below, but
-ids may have all characters that there are, and each class of an expression nearly all of those."""
+"""The most characters in all classes of an expression, some 50 bytes each. Expressions for topics' names stay
+below, but ids may have any characters, and each class of an expression nearly all of them."""
 MOST_READ_PER_STEP = 500
-"""Things and members of classes that are read in one step: some 5 ms."""
+"""Things and members of classes that are parsed in one step: some 5 ms."""
 
 
 class Assertion(Enum):
-    """What holds at a place between two characters, written as RE2 does."""
+    """A condition at a place between two characters, in RE2's notation."""
 
     BEGIN = "\\A"
     END = "\\z"
@@ -64,21 +65,21 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One part behind the other."""
+    """Parts one after the other."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """The first part that matches, in their order."""
+    """The first part that matches, in order."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`most` is None where there is no limit."""
+    """A repeated part. `most` is None if there is no limit."""
 
     part: Node
     least: int
@@ -88,12 +89,11 @@ class Repeat:
 Node = One | Sequence | Alternatives | Repeat | Assertion
 
 
-# --- the alphabet: the characters that a text may have, and which of them a set takes -------------------------
+# --- the alphabet: the characters that a text may have, and which of them a set contains ----------------------
 
 Takes = Callable[[str], bool]
 
-# Letters that are the same as others where case doesn't matter, and that neither upper() nor lower() of those
-# finds.
+# Letters that equal others if case doesn't matter, and that neither upper() nor lower() of those finds.
 _ALSO = {
     "s": "\u017f",
     "k": "\u212a",
@@ -105,10 +105,10 @@ _ALSO = {
 
 
 class Alphabet:
-    """A set is only asked about these: an expression becomes as small as what it is matched with.
+    """The alphabet of the names to match. Sets are reduced to it, so an expression gets as small as possible.
 
-    Each expression has its own: a class that it repeats is made once. Several may be read at the same time, in threads
-    and in steps.
+    Each expression has its own, so that a class that it repeats is made once. Several may be parsed at the
+    same time, in threads and in steps.
     """
 
     __slots__ = ("_cased", "_held", "_known", "_sorted", "chars")
@@ -121,14 +121,15 @@ class Alphabet:
         self._held = 0
 
     def held(self, chars: Chars) -> Chars:
-        """A class that an expression is to hold. Raises PatternSyntaxError where all of them hold too much."""
+        """Add a class that the expression holds. Raises PatternSyntaxError if all of them hold too much."""
         self._held += len(chars)
         if self._held > MOST_HELD:
             raise PatternSyntaxError(TOO_LARGE)
         return chars
 
     def taken(self, key: Hashable, takes: Takes, *, folds: bool) -> Chars:
-        """`folds`: a character is taken too where another case of it is. `key` names the class."""
+        """The characters for which `takes` is true. `folds`: also those with another case for which it is.
+        `key` names the class."""
         known = self._known.get((key, folds))
         if known is None:
             if folds:
@@ -145,7 +146,7 @@ class Alphabet:
         return known
 
     def span(self, first: str, last: str, *, folds: bool) -> Chars:
-        """Those from `first` to `last`, found without asking all others."""
+        """The characters from `first` to `last`, found without checking all others."""
         if not folds:
             return frozenset(
                 self._sorted[bisect_left(self._sorted, first) : bisect_right(self._sorted, last)]
@@ -165,7 +166,7 @@ def _case(pair: tuple[str, str]) -> str:
 
 @cache
 def cases(char: str) -> frozenset[str]:
-    """A character, and all that are the same where case doesn't matter."""
+    """A character, and all that are the same if case doesn't matter."""
     found = {char}
     for _ in range(2):
         for each in [*found]:
@@ -176,7 +177,7 @@ def cases(char: str) -> frozenset[str]:
 
 
 def script_of(char: str) -> str:
-    """The script of a letter by its name: what has none is Common, and Inherited what goes with the letter before."""
+    """The script of a letter by its name. Common if it has none, and Inherited if it belongs to the letter before."""
     kind = category(char)
     if kind.startswith("M"):
         return "Inherited"
@@ -187,11 +188,11 @@ def script_of(char: str) -> str:
     return name(char, "COMMON").split()[0].capitalize()
 
 
-# --- a place in an expression that is read --------------------------------------------------------------------
+# --- a position in an expression --------------------------------------------------------------------------------
 
 
 class Cursor:
-    """`pos` may be moved."""
+    """A position in the text. `pos` may be moved."""
 
     __slots__ = ("pos", "text")
 
@@ -204,11 +205,11 @@ class Cursor:
         return self.pos < len(self.text)
 
     def at(self, *wanted: str) -> bool:
-        """Whether one of these comes next."""
+        """True if one of these comes next."""
         return any(self.text.startswith(each, self.pos) for each in wanted)
 
     def take(self, wanted: str) -> bool:
-        """Go past it, if it comes next."""
+        """Skip it, if it comes next. Returns True if it did."""
         if not self.text.startswith(wanted, self.pos):
             return False
         self.pos += len(wanted)
@@ -277,7 +278,7 @@ _MAX_RUNE = 0x10FFFF
 
 
 def _unicode(name: str) -> Takes | None:
-    """A category or a script; None where there is none of that name."""
+    """A category or a script; None if none has that name."""
     if name == "Any":
         return lambda char: True
     if name in _CATEGORIES:
@@ -288,7 +289,7 @@ def _unicode(name: str) -> Takes | None:
 
 
 def escaped_class(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
-    """`\\d` and the like, `\\pN`, `\\p{Greek}`; None where it is no class. Raises PatternSyntaxError."""
+    """Parse `\\d` and the like, `\\pN`, `\\p{Greek}`; None if it is no class. Raises PatternSyntaxError."""
     name = cursor.text[cursor.pos + 1 : cursor.pos + 2]
     if name.lower() in _PERL and name:
         cursor.pos += 2
@@ -318,7 +319,7 @@ def escaped_class(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars |
 
 
 def escaped_char(cursor: Cursor) -> str:
-    """A single character behind a backslash. Raises PatternSyntaxError."""
+    """Parse a single character after a backslash. Raises PatternSyntaxError."""
     cursor.next()
     if not cursor.more:
         raise PatternSyntaxError(TRAILING_BACKSLASH)
@@ -360,7 +361,7 @@ def _hexadecimal(cursor: Cursor) -> str:
 
 
 async def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
-    """`[...]`. Raises PatternSyntaxError."""
+    """Parse `[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")
     chars: set[str] = set()
@@ -400,7 +401,7 @@ def _class_char(cursor: Cursor) -> str:
 
 
 def _posix(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
-    """`[:alpha:]`; None where it isn't closed, and so is no name."""
+    """Parse `[:alpha:]`; None if it isn't closed, and so is no name."""
     end = cursor.text.find(":]", cursor.pos + 2)
     if end < 0:
         return None
@@ -414,7 +415,7 @@ def _posix(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
     return alphabet - chars if negated else chars
 
 
-# --- reading --------------------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------------------
 
 INTERNAL_ERROR = "regexp/syntax: internal error"
 MISSING_PAREN = "missing closing )"
@@ -440,10 +441,10 @@ _ASSERTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What `(?i)` and the like switch on."""
+    """The flags that `(?i)` and the like switch on."""
 
     folds: bool = False  # upper and lower case are the same
-    lines: bool = False  # ^ and $ stand at each line's begin and end
+    lines: bool = False  # ^ and $ match at the start and end of each line
     all: bool = False  # . is a newline too
 
 
@@ -467,7 +468,7 @@ class _Parser:
         self.things = 0
 
     async def alternatives(self, depth: int, flags: Flags) -> Node:
-        """Up to the end, or to the parenthesis that closes."""
+        """Parse up to the end, or to the closing parenthesis."""
         if depth > MAX_DEPTH:
             raise PatternSyntaxError("expression nests too deeply")
         cursor = self.cursor
@@ -507,7 +508,7 @@ class _Parser:
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
 
     def _count_one(self) -> bool:
-        """Whether a step is to end."""
+        """Count one thing. Returns True if a step has to end."""
         self.things += 1
         if self.things > MAX_WORK:
             raise PatternSyntaxError(TOO_LARGE)
@@ -520,7 +521,7 @@ class _Parser:
         return node
 
     def _perl_group(self, flags: Flags) -> tuple[bool, Flags] | None:
-        """Behind `(?`: None for a named group; else whether it is closed already, and the flags from here on."""
+        """Parse after `(?`: None for a named group; else whether it is closed already, and the new flags."""
         cursor = self.cursor
         if cursor.take("P<") or cursor.take("<"):
             end = cursor.text.find(">", cursor.pos)
@@ -570,7 +571,7 @@ class _Parser:
         return least, most
 
     def _counts(self) -> tuple[int, int | None, int] | None:
-        """`{2}`, `{2,}`, `{2,3}` and where it ends; None where it is nothing of that, but a brace."""
+        """Parse `{2}`, `{2,}`, `{2,3}` and return where it ends; None if it is just a brace."""
         found = _COUNTS.match(self.cursor.text, self.cursor.pos)
         if found is None or any(
             len(number or "") > 1 and number[0] == "0" for number in (found[1], found[3])

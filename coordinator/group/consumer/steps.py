@@ -1,13 +1,11 @@
 """The steps of a decision: subscription → target → reconciliation.
 
-1. Record the member's subscription, and find out whether the group needs a new assignment (`GroupMetadataManager`,
-hasMemberSubscriptionChanged and what follows it in consumerGroupHeartbeat).
-
-2. Compute the target assignment (`TargetAssignmentBuilder`). A heartbeat or a join does this if the group's epoch is
-beyond the assignment's, at least `group.consumer.assignment.interval.ms` after the last one.
-
-3. Bring the member nearer to its target (`CurrentAssignmentBuilder`). It first gives up partitions, then gets new ones.
-Nobody gets a partition that another member still holds.
+1. Record the member's subscription, and find out whether the group needs a new assignment
+   (`GroupMetadataManager`, hasMemberSubscriptionChanged and what follows it in consumerGroupHeartbeat).
+2. Compute the target assignment (`TargetAssignmentBuilder`). A heartbeat or a join does this if the group's
+   epoch is beyond the assignment's, at least `group.consumer.assignment.interval.ms` after the last one.
+3. Bring the member nearer to its target (`CurrentAssignmentBuilder`). It first gives up partitions, then gets
+   new ones. Nobody gets a partition that another member still holds.
 
 Each step uses the results of the steps before it, and adds its own records. It only changes the decision.
 """

@@ -1,8 +1,8 @@
 """StreamsGroupDescribe (Kafka: `StreamsGroup.asDescribedGroup`).
 
-A conscious difference: the partitions that were decided on are told as soon as they are. Where the heartbeat that
-found them wrote no record, Kafka's snapshots show them once anything is written to the same partition of
-`__consumer_offsets`.
+A deliberate difference: the numbers of partitions are shown as soon as they are decided. If the heartbeat
+that decided them wrote no record, Kafka's snapshots only show them once something is written to the same
+partition of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocol.messages.groups_streams import (
 
 
 def describe_streams_group(group: StreamsGroup) -> DescribedGroup:
-    """Raises KafkaError (UNKNOWN_SERVER_ERROR) for a group that the log has no topology of, as Kafka does."""
+    """Describe a group. Raises KafkaError (UNKNOWN_SERVER_ERROR) if the log has no topology of it, as Kafka does."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -35,7 +35,7 @@ def describe_streams_group(group: StreamsGroup) -> DescribedGroup:
 
 
 def _topology(group: StreamsGroup) -> DescribedTopology:
-    """With the partitions that were decided on, once all topics are there; as it was sent before."""
+    """The topology with the numbers of partitions once all topics exist, before that as it was sent."""
     if group.configured is not None and group.configured.is_ready:
         return group.configured.described()
     if group.topology is None:

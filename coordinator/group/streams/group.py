@@ -1,8 +1,8 @@
-"""A streams group (KIP-1071): its members, its records, the group, and how records make it.
+"""A streams group (KIP-1071): its members, its records, and how the records build it.
 
-A member is never changed: `replace` makes another one. Records make the group, but for what is in memory alone, as in
-Kafka: the topology beside the topics that are there, the epoch of the endpoints, who asked for a shutdown, whether the
-first assignment waits for more members, how far members are with their state.
+A member object never changes: `replace` makes another one. The group's state comes from records, except for
+what is only in memory, as in Kafka: the configured topology, the epoch of the endpoints, who requested a
+shutdown, whether the first assignment waits for more members, and the members' positions in their state.
 
 Source: `StreamsGroup`, `StreamsGroupMember`, `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
@@ -63,7 +63,7 @@ from protocol.messages.group_records import (
 
 
 class UserEndpoint(NamedTuple):
-    """Where an application answers questions about its state."""
+    """The address at which an application answers interactive queries."""
 
     host: str
     port: int
@@ -71,7 +71,7 @@ class UserEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """`process_id` is what the members of one process have in common; `pending` are tasks that it has to give up."""
+    """A member. The members of one process have the same `process_id`. `pending` are tasks that it has to give up."""
 
     member_id: str
     epoch: int = 0
@@ -91,11 +91,11 @@ class StreamsMember:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that has left for a while."""
+        """True if it is a static member that has left for a while."""
         return self.epoch == LEAVE_STATIC_EPOCH
 
     def left_for_a_while(self) -> StreamsMember:
-        """A static member that leaves with epoch −2 keeps what it is assigned, as if it had had it always."""
+        """The static member after leaving with epoch −2. It keeps its tasks, as if it had always had them."""
         active: ActiveTasks = JavaMap()
         for subtopology_id, epochs in self.assigned.active.items():
             since = active[subtopology_id] = JavaMap()
@@ -106,14 +106,14 @@ class StreamsMember:
         )
 
     def taken_over_by(self, member_id: str) -> StreamsMember:
-        """The static member under the id with which it comes back."""
+        """The static member under the new id with which it comes back."""
         return replace(self, member_id=member_id, epoch=0, previous_epoch=0)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.STABLE and self.epoch == assignment_epoch
 
     def relation_of(self, epoch: int, owned: OwnedTasks) -> MemberEpochRelation:
-        """How the epoch of a heartbeat stands to its own."""
+        """Compare the epoch of a heartbeat with the member's."""
         if epoch == JOIN_EPOCH:
             return MemberEpochRelation.JOINS
         if epoch == self.epoch:
@@ -125,7 +125,7 @@ class StreamsMember:
         return MemberEpochRelation.OLDER
 
     def assignment_epoch_of(self, subtopology_id: str, partition: int) -> int | None:
-        """Since which epoch an active task has been the member's, even if it is about to give it up."""
+        """The epoch since which the active task has been the member's, even if it is about to give it up."""
         for held in (self.assigned, self.pending):
             epochs = held.active.get(subtopology_id)
             if epochs is not None and partition in epochs:
@@ -135,7 +135,7 @@ class StreamsMember:
     def at_epoch(
         self, epoch: int, state: StreamsMemberState, assigned: MemberTasks, pending: MemberTasks = NO_TASKS
     ) -> StreamsMember:
-        """Reconciled a step further, with the epoch of now as the previous one."""
+        """The member after one step of reconciliation, with its current epoch as the previous one."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending=pending
         )
@@ -160,7 +160,7 @@ class StreamsMember:
         )
 
     def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """As it is once such a record was replayed."""
+        """The member after replaying this record."""
         endpoint = value.user_endpoint
         tags: JavaMap[str, str] = JavaMap()
         for tag in value.client_tags:
@@ -179,7 +179,7 @@ class StreamsMember:
         )
 
     def assignment_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
-        """The record's value, with tasks in their order."""
+        """The record's value. Tasks are sorted."""
         assigned, pending = self.assigned, self.pending
         return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
@@ -194,7 +194,7 @@ class StreamsMember:
         )
 
     def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
-        """As it is once such a record was replayed; a state of a later Kafka is UNKNOWN."""
+        """The member after replaying this record. A state of a later Kafka becomes UNKNOWN."""
         known = value.state in StreamsMemberState._value2member_map_
         epoch = value.member_epoch
         return replace(
@@ -221,8 +221,11 @@ class StreamsMember:
 def group_epoch_record(
     group: StreamsGroup, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> StreamsGroupRecord:
-    """`validated_epoch`: of the topology whose topics all fit, −1 without one; `configs`: what the next assignment goes
-    by. What is known of the topology's description stays."""
+    """The record of the group's epoch.
+
+    `validated_epoch` is the epoch of the topology if all its topics fit, −1 if not. `configs` are the
+    settings for the next assignment. The epochs of the topology's description stay.
+    """
     return StreamsGroupRecord(
         StreamsGroupMetadataKey(group_id=group.group_id),
         StreamsGroupMetadataValue(
@@ -273,7 +276,7 @@ def current_tasks_record(group_id: str, member: StreamsMember) -> StreamsGroupRe
     )
 
 
-# --- ends ---------------------------------------------------------------------------------------------------
+# --- tombstones ---------------------------------------------------------------------------------------------
 
 
 _MEMBER_KEYS = (
@@ -290,7 +293,7 @@ def streams_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
 def streams_member_replaced(
     group_id: str, old: StreamsMember, new: StreamsMember, target: TargetTasks
 ) -> list[AnyRecord]:
-    """A static member has come back under another id, or under its own."""
+    """The records for a static member that has come back, under another id or its own."""
     return [
         *streams_member_tombstones(group_id, old.member_id),
         streams_member_record(group_id, new),
@@ -300,7 +303,7 @@ def streams_member_replaced(
 
 
 def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
-    """The end of a group with these members."""
+    """The tombstones of a group with these members."""
     ids = [*member_ids]
     current, targets, members = (
         [StreamsGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
@@ -319,12 +322,12 @@ def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[A
 # --- the group ------------------------------------------------------------------------------------------------
 
 STREAMS_TYPE = "streams"
-"""Of the group, and of its protocol."""
+"""The type of the group, and of its protocol."""
 STREAMS_MEMBER_VERSION = 9  # of OffsetCommit
 
 
 class StreamsGroup(AssignedGroup[StreamsMember]):
-    """`members` are walked in Kafka's order."""
+    """A streams group. `members` iterate in Kafka's order."""
 
     type = STREAMS_TYPE
 
@@ -351,28 +354,29 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         super().__init__(group_id)
         self.topology: StreamsTopology | None = None
         self.validated_epoch = 0
-        """Of the topology whose topics all fit and are there; 0 in a group that has no record of it yet, as Kafka's."""
+        """The epoch of the topology if all its topics exist and fit; 0 in a group without a record of it, as
+        in Kafka."""
         self.assignment_configs: Mapping[str, str] = {}
         self.targets: dict[str, TargetTasks] = {}
         self.static_members: dict[str, str] = {}
-        """The ids of members by those of their instances."""
+        """Instance id → member id."""
         self.stored_description_epoch = self.failed_description_epoch = NO_EPOCH
-        """For which topologies a plugin of Kafka's has stored a description, and refused one (KIP-1331)."""
+        """The epochs of the topologies for which a plugin of Kafka's has stored or refused a description
+        (KIP-1331)."""
         self.holders = TaskHolders()
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.refined: Mapping[str, TargetTasks] = {}
-        """What members were assigned by the assignment `refined_epoch`, some of whom may have left since; whoever of
-        them comes back before the next one is assigned that again."""
+        """The targets of the assignment `refined_epoch`, including those of members that have left since. A
+        member that comes back before the next assignment gets its target again."""
         self.refined_epoch = NO_EPOCH
         self.configured: ConfiguredTopology | None = None
         self.endpoint_epoch = 0
         self.shutdown_requested_by: str | None = None
         self.is_delayed = False
-        self.counted = (-1, 0)  # as of which of its `changes`, and how many bytes: see `member_memory`
+        self.counted = (-1, 0)  # (its `changes` at the last count, bytes): see `member_memory`
 
     def copy(self) -> StreamsGroup:
-        """One that can be changed by itself. Members, targets and the topology are never changed, so they are the same
-        ones."""
+        """A copy that can change independently. It shares members, targets and the topology, which never change."""
         made = StreamsGroup(self.group_id)
         made.copy_common(self)
         made.topology, made.validated_epoch = self.topology, self.validated_epoch
@@ -387,8 +391,8 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         return made
 
     def follow(self, other: StreamsGroup) -> None:
-        """What isn't durable is as of the other one from here on. By the records in between nobody has left but static
-        members whose place another one has taken."""
+        """Take over the other group's state that isn't durable. Between the two only replaced static members
+        have left."""
         self.configured = other.configured
         self.endpoint_epoch = other.endpoint_epoch
         self.shutdown_requested_by = other.shutdown_requested_by
@@ -415,8 +419,8 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         return self.task_offsets.get(member_id, NO_OFFSETS)
 
     def has_settled(self, member: StreamsMember, now_ms: int) -> bool:
-        """Whether nothing is to be decided for a member that says nothing new: it has what it is to have, and no
-        topic has to be looked at."""
+        """True if a member that reports nothing new needs no decision: it has its target, and no topic has to
+        be checked."""
         is_assigned = self.assignment_epoch >= self.epoch and not self.is_delayed
         is_configured = self.configured is not None and not self.needs_refresh(now_ms)
         return is_assigned and is_configured and member.is_reconciled_to(self.assignment_epoch)
@@ -425,11 +429,11 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         return self.targets.get(member_id, NO_TARGET_TASKS)
 
     def requires_any(self, topics: Set[str]) -> bool:
-        """Whether its topology needs one of these to be there."""
+        """True if its topology requires one of these topics."""
         return self.topology is not None and not topics.isdisjoint(self.topology.required_names)
 
     def request_shutdown(self, member_id: str) -> None:
-        """Who asks first is remembered, until everybody has left."""
+        """Remember the first member that requests a shutdown, until all have left."""
         if self.shutdown_requested_by is None:
             self.shutdown_requested_by = member_id
 
@@ -441,7 +445,8 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
     def check_commit(
         self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """A member's epoch may be behind: an offset counts if its task was the member's at that epoch (KIP-1251).
+        """Check a commit. A member's epoch may be behind: an offset counts if its task was the member's at
+        that epoch (KIP-1251).
 
         Kafka: `StreamsGroup.validateOffsetCommit`.
         """
@@ -465,7 +470,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
                 raise KafkaError(stale)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        """Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
         if member_id is None and epoch < 0:
             return
         if member_id is None:
@@ -474,7 +479,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
             raise KafkaError(Error.STALE_MEMBER_EPOCH)
 
     def check_offset_deletion(self) -> None:
-        """Always, of topics that it doesn't read."""
+        """Offsets of topics that it doesn't read can always be deleted."""
 
     def tombstones(self) -> list[AnyRecord]:
         return streams_group_tombstones(self.group_id, self.members)
@@ -482,7 +487,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
     # --- applying records -----------------------------------------------------------------------------------
 
     def put(self, member: StreamsMember) -> None:
-        """A member is new or another than before."""
+        """Add or replace a member."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if old is not None:
@@ -509,14 +514,14 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         self.holders.release(member.pending, member.process_id)
 
 
-# --- records, applied -----------------------------------------------------------------------------------------
+# --- applying its records -------------------------------------------------------------------------------------
 #
-# Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
-# what isn't there are passed over, and a group's end takes along what nobody has taken away.
+# Compaction may have removed some records of a step. Unknown entities are created as far as a record names
+# them. Tombstones of unknown ones are ignored. The end of a group removes everything that is left of it.
 
 
 def apply(group: StreamsGroup, record: StreamsGroupRecord) -> None:
-    """Change a group by one of its records, but for the one that ends it."""
+    """Change the group by one of its records, except by the tombstone that deletes it."""
     group.changes += 1
     _APPLY[type(record.key)](group, record.key, record.value)
 

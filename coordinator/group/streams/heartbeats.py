@@ -1,9 +1,9 @@
-"""StreamsGroupHeartbeat: members join with their topology, live, are assigned tasks and give them up (KIP-1071).
+"""StreamsGroupHeartbeat: members join with their topology, stay alive, get tasks and give them up (KIP-1071).
 
     admission → topology → target → reconciliation → records → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `shard_parts.py`.
+Each step decides by the group's current state. The records of one heartbeat are written together and then
+applied. If there is much to decide, everything but the writing is done beside the loop: see `shard_parts.py`.
 
 Source: `GroupMetadataManager` (streamsGroupHeartbeat, in its order; streamsGroupLeave, streamsGroupFenceMember).
 """
@@ -69,18 +69,19 @@ log = logging.getLogger("barnabas.groups")
 
 
 class StreamsAnswer(NamedTuple):
-    """`to_create`: the internal topics that are missing, by name, for the broker to make as whoever asks."""
+    """An answer. `to_create` has the missing internal topics, by name. The broker creates them with the
+    client's rights."""
 
     response: StreamsGroupHeartbeatResponse
     to_create: Mapping[str, CreatableTopic]
     heartbeat_interval_ms: int
 
 
-# --- members that leave, and those that are fenced ------------------------------------------------------------
+# --- members that leave, or are fenced ------------------------------------------------------------------------
 
 
 class StreamsLeaving:
-    """Members leave streams groups; the group is assigned anew at somebody's next heartbeat."""
+    """Removes members from streams groups. The next heartbeat of any member computes a new assignment."""
 
     def __init__(self, parts: ShardParts, sessions: MemberSessions[StreamsMember]) -> None:
         self._store = parts.store
@@ -88,12 +89,12 @@ class StreamsLeaving:
         self._sessions = sessions
 
     def leave(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-        """A heartbeat of epoch −1, or −2: a static member comes back.
+        """Handle a heartbeat of epoch −1, or −2 from a static member that will come back.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         group = self._store.streams_group(request.group_id)
-        if request.shutdown_application:  # also of somebody whom the group doesn't know, as in Kafka
+        if request.shutdown_application:  # as in Kafka, even if the group doesn't know the member
             group.request_shutdown(request.member_id)
         if request.instance_id is None:
             member = group.member(request.member_id)
@@ -110,7 +111,7 @@ class StreamsLeaving:
         )
 
     def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
-        """A member's time is over. Raises KafkaError where that can't be recorded."""
+        """Fence a member whose time is over. Raises KafkaError if that can't be recorded."""
         group = self._store.streams.get(group_id)
         if group is None or member_id not in group.members:
             return
@@ -118,7 +119,7 @@ class StreamsLeaving:
         self._fence(group, member_id)
 
     def _fence(self, group: StreamsGroup, member_id: str) -> None:
-        """Raises KafkaError where that can't be recorded."""
+        """Remove a member. Raises KafkaError if that can't be recorded."""
         group_id = group.group_id
         records = streams_member_tombstones(group_id, member_id)
         epoch = group.epoch + 1
@@ -127,21 +128,21 @@ class StreamsLeaving:
                 group, epoch, group.metadata_hash, group.validated_epoch, group.assignment_configs
             )
         )
-        if len(group.members) == 1:  # nobody is left to be assigned anything (KAFKA-20442)
+        if len(group.members) == 1:  # no member is left to assign anything to (KAFKA-20442)
             records.append(target_tasks_epoch_record(group_id, epoch, 0))
         self._journal.write(records)
         self._sessions.cancel_all(group_id, member_id)
 
 
-# --- where which partitions are to be asked for: what members that answer questions are told of each other ----
+# --- which endpoint to ask for which partitions: what members with interactive queries hear of each other -----
 #
-# Source: `StreamsGroup.buildEndpointToPartitions`, `EndpointToPartitionsManager`. A conscious difference:
-# while the topics don't fit the topology nobody is listed, and a topic that isn't there is left out; Kafka
+# Source: `StreamsGroup.buildEndpointToPartitions`, `EndpointToPartitionsManager`. A deliberate difference:
+# while the topics don't fit the topology nobody is listed, and a topic that doesn't exist is left out. Kafka
 # answers UNKNOWN_SERVER_ERROR.
 
 
 def partitions_by_endpoint(decision: StreamsDecision, topics: KnownTopics) -> list[EndpointToPartitions]:
-    """Of all members that have an endpoint; who asks comes last."""
+    """The partitions of all members with an endpoint; the member that asks comes last."""
     asking, configured = decision.new, decision.configured
     if not configured.subtopologies:
         return []
@@ -163,7 +164,7 @@ def _partitions(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topics: KnownTopics,
 ) -> list[TopicPartition]:
-    """All that these tasks read, of topics of which they read anything."""
+    """All partitions that these tasks read, of topics of which they read any."""
     found = []
     for subtopology_id, task_ids in tasks:
         partitions = sorted(task_ids)
@@ -179,7 +180,7 @@ def _partitions(
 
 
 def _copies(member: StreamsMember) -> TaskSets:
-    """Standby and warm-up tasks."""
+    """The standby and warm-up tasks."""
     copies: TaskSets = JavaMap()
     for kind in (member.assigned.standby, member.assigned.warmup):
         for subtopology_id, partitions in kind.items():
@@ -191,7 +192,7 @@ def _copies(member: StreamsMember) -> TaskSets:
 
 
 class StreamsHeartbeats:
-    """Heartbeats of the members of streams groups."""
+    """Handles the heartbeats of streams groups' members."""
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
         self._parts = parts
@@ -210,7 +211,10 @@ class StreamsHeartbeats:
     def heartbeat(
         self, client: Client, request: StreamsGroupHeartbeatRequest
     ) -> StreamsAnswer | Deferred[StreamsAnswer]:
-        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
+        """Return the answer, or a deferred heartbeat if there is much to decide. Raises KafkaError.
+
+        Then the group hasn't changed.
+        """
         config = self._parts.streams_config_of(request.group_id)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return StreamsAnswer(self._leaving.leave(request), {}, config.heartbeat_interval_ms)
@@ -229,8 +233,8 @@ class StreamsHeartbeats:
     def _begun(
         self, client: Client, request: StreamsGroupHeartbeatRequest, config: StreamsConfig
     ) -> StreamsDecision:
-        """The member as the group knows it, and as it says it; where that has many tags it is seen to once it is
-        decided. Raises KafkaError."""
+        """Begin a decision with the member as the group knows it, and with the request's changes. If it has
+        many tags, these are only applied during the decision. Raises KafkaError."""
         records: list[AnyRecord] = []
         effects: list[Callable[[], None]] = []
         group = self._group(request, records, effects)
@@ -267,7 +271,8 @@ class StreamsHeartbeats:
         *,
         is_known: bool,
     ) -> StreamsAnswer:
-        """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
+        """Decide, and return the answer. It is valid once the decision is taken. Only changes the decision.
+        Raises KafkaError."""
         if has_many_tags(request):
             decision.new = _as_requested(decision.old, client, request)
         self._topology.take(decision, request)
@@ -283,8 +288,10 @@ class StreamsHeartbeats:
         records: list[AnyRecord],
         effects: list[Callable[[], None]],
     ) -> StreamsGroup:
-        """An empty classic group gives its place to one that begins. Raises KafkaError: GROUP_ID_NOT_FOUND,
-        GROUP_MAX_SIZE_REACHED."""
+        """Get the group, or a new one, which replaces an empty classic group.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED.
+        """
         group_id, joins = request.group_id, request.member_epoch == JOIN_EPOCH
         group = self._store.streams.get(group_id)
         if group is None:
@@ -329,7 +336,7 @@ class StreamsHeartbeats:
         is_other = new.assigned != decision.old.assigned
         if new.endpoint != decision.old.endpoint or (is_other and new.endpoint is not None):
             endpoint_epoch += 1
-        # An answer may have been lost. Kafka doesn't tell it again, and a member that has nothing to give up stays
+        # An answer may have been lost. Kafka doesn't repeat it, and a member with nothing to give up stays
         # without those tasks.
         is_new = request.member_epoch == JOIN_EPOCH or is_other
         if is_new or decision.owned.lack_some_of(new.assigned):
@@ -364,14 +371,16 @@ class StreamsHeartbeats:
 
 
 def _missing_tags(assignment_configs: Mapping[str, str], member: StreamsMember) -> list[str]:
-    """The keys of tags that a member is to have by the group's settings, and hasn't."""
+    """The keys of the tags that the group's settings require and the member lacks."""
     required = assignment_configs.get(RACK_TAGS)
     return [tag for tag in required.split(",") if tag not in member.tags] if required else []
 
 
 def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None) -> None:
-    """What others have brought about meanwhile that no record tells of stays. Of a group that isn't there yet nothing
-    is remembered, as in Kafka: another one takes its place."""
+    """Keep changes that no record has, including those that others have made meanwhile.
+
+    For a group that doesn't exist yet nothing is kept, as in Kafka: another object replaces it.
+    """
     group.endpoint_epoch = max(group.endpoint_epoch, endpoint_epoch)
     if requested_by is not None:
         group.request_shutdown(requested_by)
@@ -383,8 +392,8 @@ def _member(
     owned: OwnedTasks,
     records: list[AnyRecord],
 ) -> tuple[StreamsMember, StreamsMember | None]:
-    """The member as the group knows it, or a new one; and the static member that it takes the place of, where that has
-    another id.
+    """Return the member as the group knows it, or a new one; and the static member that it replaces, if that
+    has another id.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
     """
@@ -434,8 +443,10 @@ def _of_instance(group: StreamsGroup, instance_id: str, member_id: str) -> Strea
 def _as_requested(
     member: StreamsMember, client: Client, request: StreamsGroupHeartbeatRequest
 ) -> StreamsMember:
-    """The member as the request says it; null leaves a part as it was, but for the endpoint of one that joins. Raises
-    KafkaError (UNKNOWN_SERVER_ERROR) for a tag that is there twice."""
+    """The member with the request's changes. Null leaves a part as it was, except the endpoint of one that joins.
+
+    Raises KafkaError (UNKNOWN_SERVER_ERROR) for a tag that is there twice.
+    """
     endpoint, topology, timeout_ms = request.user_endpoint, request.topology, request.rebalance_timeout_ms
     known_endpoint = None if request.member_epoch == JOIN_EPOCH else member.endpoint
     return replace(
@@ -461,21 +472,21 @@ def _tags(sent: Sequence[KeyValue]) -> JavaMap[str, str]:
     return tags
 
 
-# --- those that are much to decide: of thousands of tasks or topics, or of a large group ----------------------
+# --- long decisions: thousands of tasks or topics, or a large group -------------------------------------------
 
 MOST_DECIDED_IN_PASSING = 10_000
-"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+"""The most work to decide at once: some 10 ms, in units of about a microsecond."""
 
 _PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
 _PER_SETTING = 5
-"""Of a topic that the application has for itself."""
+"""Per internal topic of the application."""
 _PER_OFFSET = 2
 _PER_TAG, _CHARACTERS = 10, 10
-"""Of a tag: itself, and so many characters of its key, which is hashed."""
+"""Per tag, and per this many characters of its key, which is hashed."""
 
 
 def has_many_tags(request: StreamsGroupHeartbeatRequest) -> bool:
-    """Whether what the member says of itself is long to look at, even."""
+    """True if even looking at the member's tags takes long."""
     tags = request.client_tags or ()
     work = len(tags) * _PER_TAG
     if work <= MOST_DECIDED_IN_PASSING:
@@ -484,12 +495,12 @@ def has_many_tags(request: StreamsGroupHeartbeatRequest) -> bool:
 
 
 def told_offsets(request: StreamsGroupHeartbeatRequest) -> int:
-    """How many there are."""
+    """The number of reported offsets."""
     return len(request.task_offsets or ()) + len(request.task_end_offsets or ())
 
 
 def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> bool:
-    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    """True if the decision can be made at once. Estimating that costs far less than deciding."""
     group = decision.group
     work = (len(group.members) + 1) * _PER_MEMBER + told_offsets(request) * _PER_OFFSET
     sent = request.topology
@@ -509,8 +520,8 @@ def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, 
 
 
 def task_count(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> int:
-    """Roughly, where the topology hasn't been looked at yet: each subtopology has as many as the largest source of
-    all."""
+    """The number of tasks. It is an estimate if the topology hasn't been checked yet: each subtopology counts
+    as many as the largest source of all."""
     if group.configured is not None and group.configured.subtopologies:
         return sum(each.task_count for each in group.configured.subtopologies.values())
     sources: Iterable[str] = ()
@@ -525,4 +536,4 @@ def task_count(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, topic
 
 
 class LongStreamsHeartbeat(DeferredHeartbeat[StreamsAnswer]):
-    """One that waits to be decided."""
+    """A deferred heartbeat."""

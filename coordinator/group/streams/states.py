@@ -1,6 +1,6 @@
 """The states of streams groups and of their members (KIP-1071), as tables.
 
-`STREAMS_GROUP_STATES` says what a group is, `TASK_STEPS` what comes next for a member in each situation.
+`STREAMS_GROUP_STATES` gives a group's state, `TASK_STEPS` the next step of a member in each situation.
 Source: `StreamsGroup`, `CurrentAssignmentBuilder`.
 """
 
@@ -37,7 +37,7 @@ STREAMS_GROUP_STATES: dict[tuple[bool, bool, bool, bool], StreamsGroupState] = {
 }
 
 FILTERED_AS = {StreamsGroupState.NOT_READY.value: "not_ready"}
-"""By which word ListGroups finds a state, where that isn't its name in small letters."""
+"""The word for a state in ListGroups' filter, if it isn't its name in lower case."""
 
 
 class StreamsMemberState(IntEnum):
@@ -60,22 +60,22 @@ class TaskStep(Enum):
 
 
 TASK_STEPS: dict[tuple[StreamsMemberState, bool], TaskStep] = {
-    # STABLE, and whether it is at the target's epoch
+    # STABLE: whether it is at the target's epoch
     (StreamsMemberState.STABLE, True): TaskStep.STAY,
     (StreamsMemberState.STABLE, False): TaskStep.NEXT,
-    # UNREVOKED_TASKS, and whether it reports that it owns none of them any more
+    # UNREVOKED_TASKS: whether it reports that it owns none of them any more
     (StreamsMemberState.UNREVOKED_TASKS, True): TaskStep.NEXT_EPOCH,
     (StreamsMemberState.UNREVOKED_TASKS, False): TaskStep.STAY,
     # UNRELEASED_TASKS: others may have given up some meanwhile, whatever it reports
     (StreamsMemberState.UNRELEASED_TASKS, True): TaskStep.NEXT,
-    # A state of a later version of Kafka, and whether the member reports that it owns nothing
+    # A state of a later version of Kafka: whether the member reports that it owns nothing
     (StreamsMemberState.UNKNOWN, True): TaskStep.ADOPT,
     (StreamsMemberState.UNKNOWN, False): TaskStep.REFUSE,
 }
 
 
 class StatusCode(IntEnum):
-    """What a heartbeat's answer says of the application (Kafka: `StreamsGroupHeartbeatResponse.Status`)."""
+    """The statuses of the application in a heartbeat's answer (Kafka: `StreamsGroupHeartbeatResponse.Status`)."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1

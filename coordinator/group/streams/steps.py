@@ -1,16 +1,14 @@
 """The steps of a decision about a streams group: topology → target → reconciliation.
 
-1. The topology beside the topics that are there, and whether the group is to be assigned anew for that, or for what a
-member says of itself (`GroupMetadataManager.streamsGroupHeartbeat`).
+1. Compare the topology with the existing topics, and find out whether the group needs a new assignment,
+   because of them or of a member's changes (`GroupMetadataManager.streamsGroupHeartbeat`).
+2. Compute the target assignment of tasks (`TargetAssignmentBuilder`). A heartbeat does this if the group's epoch is
+   beyond the assignment's, at least `group.streams.assignment.interval.ms` after the last one. The first one of an
+   empty group waits for `group.streams.initial.rebalance.delay.ms`, and is then computed without a heartbeat.
+3. Bring the member nearer to its target (`CurrentAssignmentBuilder`). It first gives up tasks, then gets new
+   ones. A task is free once no process holds it. A process with an active task has no copy of it.
 
-2. The target assignment: who is to have which tasks (`TargetAssignmentBuilder`). It is computed by a heartbeat that
-finds the group's epoch beyond it, at the earliest `group.streams.assignment.interval.ms` after the last one. The first
-one of a group that nobody was in waits for `group.streams.initial.rebalance.delay.ms`, and is then computed by itself.
-
-3. The member on its way to its target (`CurrentAssignmentBuilder`): first it gives up, then it gets. A task is free
-once no process holds it; one that is active in a process has no copy there.
-
-Each step reads what the ones before it have found and adds its own records. Nothing of the group is changed before
+Each step uses the results of the steps before it, and adds its own records. The group doesn't change before
 they are written.
 """
 
@@ -72,8 +70,10 @@ log = logging.getLogger("barnabas.groups")
 
 @dataclass(slots=True)
 class StreamsDecision(Effects):
-    """A member goes from `old`, as the group knows it, to `new`. A group that isn't there yet is empty, and another one
-    than the records make."""
+    """A member changes from `old`, as the group knows it, to `new`.
+
+    A group that doesn't exist yet is an empty object, and not the one that the records will create.
+    """
 
     group: StreamsGroup
     config: StreamsConfig
@@ -81,26 +81,26 @@ class StreamsDecision(Effects):
     old: StreamsMember
     new: StreamsMember
     replaced: StreamsMember | None = None
-    """The static member in whose place `old` is, under another id."""
+    """The static member, with another id, that `old` replaces."""
     is_static: bool = False
-    """Whether the member says which instance it is."""
+    """True if the member has an instance id."""
     records: list[AnyRecord] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
-    """What the answer says of the application, in Kafka's order."""
+    """The statuses of the application in the answer, in Kafka's order."""
     is_decided: bool = field(init=False, default=False)
     configured: ConfiguredTopology = field(init=False)
     assignment_configs: Mapping[str, str] = field(init=False)
     epoch: int = field(init=False)
-    """The group's, as it will be."""
+    """The group's new epoch."""
     is_delayed: bool = field(init=False, default=False)
-    """Whether the group's first assignment waits for more members."""
+    """True if the group's first assignment waits for more members."""
     target_epoch: int = field(init=False)
     is_refined: bool = field(init=False, default=False)
-    """Whether the group is assigned as before, for a member that has something else by now."""
+    """True if the group keeps its assignment, and a member that has other tasks by now gets them again."""
     target: TargetTasks = field(init=False, default=NO_TARGET_TASKS)
     """The member's part of the target assignment."""
     offsets: TaskOffsets = field(init=False)
-    """How far the member is with its state."""
+    """The member's positions in its state."""
 
     def __post_init__(self) -> None:
         self.epoch = self.group.epoch
@@ -114,11 +114,11 @@ class StreamsDecision(Effects):
 
     @property
     def target_so_far(self) -> TargetTasks | None:
-        """None for a member that no assignment knows."""
+        """None for a member without a target."""
         return self.group.targets.get(self.replaced_id or self.new.member_id)
 
     def take_effect(self) -> None:
-        """Once, before the records are written. What is refused leaves all as it is."""
+        """Do the effects, once, before the records are written. If the decision was refused, there are none."""
         if self.is_decided:
             Effects.take_effect(self)
 
@@ -132,7 +132,7 @@ NOT_VALIDATED = -1
 
 
 class TopologyStep:
-    """Records what is new of the member and of the topology, and gives the group its next epoch for it."""
+    """Records changes of the member and of the topology, and bumps the group's epoch for them."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._groups = parts.store.streams
@@ -142,8 +142,8 @@ class TopologyStep:
         self._statistics = parts.statistics
 
     def take(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
-        """Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR for a topology with
-        numbers that make no sense."""
+        """Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR for a
+        topology with impossible numbers."""
         group, sent = decision.group, request.topology
         bump = False
         if decision.new != decision.old:
@@ -177,7 +177,8 @@ class TopologyStep:
             decision.effects.append(partial(self._statistics.rebalanced, "streams"))
 
     def _hear_offsets(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
-        """Of a group that isn't there yet they aren't kept: another one takes its place, as in Kafka."""
+        """Take the reported offsets. For a group that doesn't exist yet they aren't kept, as in Kafka:
+        another object replaces it."""
         if request.task_offsets is None and request.task_end_offsets is None:
             return
         group, member_id = decision.group, decision.new.member_id
@@ -192,7 +193,7 @@ class TopologyStep:
             decision.once_written.append(lambda: _keep_offsets(decision.group, member_id, decision.offsets))
 
     def _topology(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> StreamsTopology:
-        """The group's, or the first one, which it keeps until it ends."""
+        """The group's topology, or the first one sent, which it keeps until it ends."""
         known = decision.group.topology
         if sent is None:
             if known is None:
@@ -216,7 +217,7 @@ class TopologyStep:
     def _configured(
         self, decision: StreamsDecision, topology: StreamsTopology
     ) -> tuple[int, ConfiguredTopology, bool]:
-        """The hash of its topics' metadata, the topology beside them, and whether the hash is another one."""
+        """The hash of its topics' metadata, the configured topology, and whether the hash has changed."""
         group = decision.group
         known = None if group.topology is None else group.configured
         if known is not None and not group.needs_refresh(self._runtime.now_ms()):
@@ -231,7 +232,8 @@ class TopologyStep:
         return hashed.value, known, is_other
 
     def _was_configured(self, decision: StreamsDecision, configured: ConfiguredTopology) -> None:
-        """A group that wasn't there yet looks once more at its next heartbeat, as in Kafka."""
+        """Note the configured topology. A group that doesn't exist yet looks again at its next heartbeat, as
+        in Kafka."""
         decision.group.configured = configured
         decision.group.was_refreshed(self._runtime.now_ms(), decision.epoch)
 
@@ -241,7 +243,7 @@ def _keep_offsets(group: StreamsGroup, member_id: str, offsets: TaskOffsets) -> 
 
 
 def _is_to_be_assigned_anew(old: StreamsMember, new: StreamsMember) -> bool:
-    """Whether a static member says something else of what assignments go by."""
+    """True if a static member has changed something that assignments depend on."""
     return (
         old.topology_epoch != new.topology_epoch
         or old.rack_id != new.rack_id
@@ -251,7 +253,7 @@ def _is_to_be_assigned_anew(old: StreamsMember, new: StreamsMember) -> bool:
 
 
 def _has_something_else(group: StreamsGroup, member: StreamsMember) -> bool:
-    """Whether a member of a stable group has other tasks than the assignment says."""
+    """True if a member of a stable group has other tasks than its target."""
     return (
         not same_tasks(group.target_of(member.member_id), member.assigned)
         and group.state is StreamsGroupState.STABLE
@@ -259,7 +261,7 @@ def _has_something_else(group: StreamsGroup, member: StreamsMember) -> bool:
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: Sequence[TaskIds]) -> None:
-    """Raises KafkaError (INVALID_REQUEST) for tasks that there are none of."""
+    """Raises KafkaError (INVALID_REQUEST) for tasks that don't exist."""
     for each in owned:
         subtopology = configured.subtopologies.get(each.subtopology_id)
         if subtopology is None:
@@ -282,7 +284,7 @@ INITIAL_DELAY = "streams initial rebalance delay"
 
 
 class TaskTargetStep:
-    """Finds the member's part of the target assignment; a new one goes to the records."""
+    """Finds the member's part of the target assignment. A new assignment goes to the records."""
 
     def __init__(self, parts: ShardParts) -> None:
         self._runtime = parts.runtime
@@ -291,7 +293,7 @@ class TaskTargetStep:
         self._config_of = parts.streams_config_of
 
     def take(self, decision: StreamsDecision) -> None:
-        """Changes nothing but the decision."""
+        """Only changes the decision."""
         group, config = decision.group, decision.config
         delay_ms = config.initial_rebalance_delay_ms
         decision.is_delayed = group.is_delayed
@@ -332,9 +334,12 @@ class TaskTargetStep:
     def _remember(
         self, decision: StreamsDecision, targets: Mapping[str, TargetTasks] | JavaMap[str, TargetTasks]
     ) -> None:
-        """Kafka refines assignments, and remembers what it made of one for as long as that is in force, whoever leaves;
-        it makes nothing of it yet (`AssignmentRefiner`). A conscious difference: whoever asks for a static member's
-        instance and is refused takes that member's part of it in Kafka 4.4.0, which gives up all its tasks then."""
+        """Remember the refined assignment. Kafka refines assignments, and remembers the result as long as it
+        is in force, whoever leaves; so far it changes nothing (`AssignmentRefiner`).
+
+        A deliberate difference: in Kafka 4.4.0 a member that is refused a static member's instance id takes
+        over that member's part of it, which then gives up all its tasks.
+        """
         group, epoch = decision.group, decision.target_epoch
         if self._groups.get(group.group_id) is not group or not decision.config.num_warmup_replicas:
             return
@@ -372,15 +377,18 @@ class TaskTargetStep:
         self._runtime.schedule((INITIAL_DELAY, group_id), delay_ms, partial(self._delay_is_over, group_id))
 
     def _delay_is_over(self, group_id: str) -> None:
-        """Nobody is told before a next heartbeat."""
+        """Compute the delayed assignment. Members hear of it at their next heartbeat."""
         group = self._groups.get(group_id)
         if group is not None and group.is_delayed:
             group.is_delayed = False
             self._runtime.carry_out(group_id, self._delayed(group_id))
 
     async def _delayed(self, group_id: str) -> None:
-        """The assignment that waited. A later heartbeat makes it where the group's topology hasn't been looked at,
-        which the first one behind the join that made the group does, and where it changes all the while."""
+        """Write the delayed assignment.
+
+        A later heartbeat makes it if the group's topology hasn't been checked yet (the first heartbeat after
+        the one that created the group does that), or if the group keeps changing.
+        """
         for _ in range(MOST_TRIES):
             group = self._groups.get(group_id)
             if group is None or group.is_empty or group.configured is None:
@@ -404,7 +412,7 @@ class TaskTargetStep:
     def _write(self, group: StreamsGroup, staged: StagedRecords) -> None:
         try:
             self._journal.write_staged(staged)
-        except KafkaError as error:  # the next heartbeat does it
+        except KafkaError as error:  # the next heartbeat retries
             log.warning("group %s can't be assigned now: %s", group.group_id, error)
         else:
             log.info("group %s: assignment %d, with all who came meanwhile", group.group_id, group.epoch)
@@ -415,14 +423,15 @@ def _was_refined(decision: StreamsDecision, epoch: int, refined: Mapping[str, Ta
 
 
 def _target_in_force(group: StreamsGroup, member_id: str) -> TargetTasks:
-    """As it was made, whose order members are told; as its record says it where that isn't remembered. Also of somebody
-    who has left since, and is back."""
+    """The target as it was computed, since its order is visible to members, or else from its record. It also
+    holds for a member that has left since, and is back."""
     refined = group.refined.get(member_id) if group.refined_epoch == group.assignment_epoch else None
     return group.target_of(member_id) if refined is None else refined
 
 
 class _Found:
-    """What is computed beside the loop. A group that changes meanwhile is seen half, and looked at once more."""
+    """The result of a computation beside the loop. If the group changes meanwhile, it is seen half-changed,
+    and computed again."""
 
     def __init__(self) -> None:
         self.staged: StagedRecords | None = None
@@ -442,8 +451,11 @@ def _targets(
     configured: ConfiguredTopology,
     assignment_configs: Mapping[str, str],
 ) -> JavaMap[str, TargetTasks]:
-    """Of the members as they will be by the decision, with the one that joins; nothing for all while the topics don't
-    fit. Kafka has other assignors, and racks, for those who bring some: there is none that goes by tags."""
+    """The targets of the members after the decision, including one that joins. All are empty while the topics
+    don't fit.
+
+    Kafka may have other assignors, and considers racks. Here there is none that uses tags.
+    """
     specs: JavaMap[str, TaskMemberSpec] = JavaMap()
     for member_id, member in group.members.items():
         if decision is None or member_id != decision.replaced_id:
@@ -466,16 +478,15 @@ def _spec(member: StreamsMember, offsets: TaskOffsets) -> TaskMemberSpec:
 
 # --- time limits of members -----------------------------------------------------------------------------------
 #
-# By key: ("streams session", group, member), and ("streams rebalance", group, member) while it has tasks to
-# give up. Source: `GroupMetadataManager` (scheduleStreamsGroupSessionTimeout,
-# scheduleStreamsGroupRebalanceTimeout).
+# By key: ("streams session", group, member), and ("streams rebalance", group, member) while it has tasks to give
+# up. Source: `GroupMetadataManager` (scheduleStreamsGroupSessionTimeout, scheduleStreamsGroupRebalanceTimeout).
 
 STREAMS_SESSION = "streams session"
 STREAMS_REBALANCE = "streams rebalance"
 
 
 class StreamsSessions(MemberSessions[StreamsMember]):
-    """Of the members of a shard."""
+    """The timers of a streams group's members."""
 
     def __init__(self, parts: ShardParts, late: Late) -> None:
         super().__init__(
@@ -493,17 +504,17 @@ class StreamsSessions(MemberSessions[StreamsMember]):
 # --- 3. reconciliation ----------------------------------------------------------------------------------------
 
 IsHeld = Callable[[str, int], bool]
-"""Whether a task, by subtopology and partition, has to be given up by somebody first."""
+"""True if somebody has to give up this task (subtopology, partition) first."""
 
 
 class TaskReconciliationStep:
-    """Brings the member a step nearer to its target."""
+    """Brings the member one step nearer to its target."""
 
     def __init__(self, sessions: MemberSessions[StreamsMember]) -> None:
         self._sessions = sessions
 
     def take(self, decision: StreamsDecision) -> None:
-        """Raises KafkaError (FENCED_MEMBER_EPOCH), see `reconcile_tasks`."""
+        """Raises KafkaError (FENCED_MEMBER_EPOCH); see `reconcile_tasks`."""
         member, group = decision.new, decision.group
         if member.is_reconciled_to(decision.target_epoch):
             return
@@ -521,7 +532,7 @@ class TaskReconciliationStep:
 
 
 class TaskSituation(NamedTuple):
-    """What a member's next step depends on, besides itself."""
+    """The inputs of a member's next step, besides the member."""
 
     target_epoch: int
     target: TargetTasks
@@ -530,10 +541,10 @@ class TaskSituation(NamedTuple):
 
 
 def reconcile_tasks(member: StreamsMember, situation: TaskSituation) -> StreamsMember:
-    """The member after the next step.
+    """Return the member after its next step.
 
-    Raises KafkaError: FENCED_MEMBER_EPOCH where it is in a state that isn't known and still owns something,
-    UNKNOWN_SERVER_ERROR where it reports a subtopology twice.
+    Raises KafkaError: FENCED_MEMBER_EPOCH if its state is unknown and it still owns something,
+    UNKNOWN_SERVER_ERROR if it reports a subtopology twice.
     """
     step = TASK_STEPS[member.state, _is_settled(member, situation)]
     if step is TaskStep.STAY:
@@ -564,7 +575,7 @@ def _is_settled(member: StreamsMember, situation: TaskSituation) -> bool:
 
 
 class _ActiveDifference(NamedTuple):
-    """Between the active tasks that a member has and those that it is to have."""
+    """The difference between the active tasks that a member has and those of its target."""
 
     kept: ActiveTasks
     revoked: ActiveTasks
@@ -573,7 +584,7 @@ class _ActiveDifference(NamedTuple):
 
 
 class _CopyDifference(NamedTuple):
-    """The same of standby or warm-up tasks, and those that it has."""
+    """The same for standby or warm-up tasks, including those that it has."""
 
     has: TaskSets
     kept: TaskSets
@@ -583,8 +594,8 @@ class _CopyDifference(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What stands in a member's way. What it has itself as another kind doesn't; what others of its process have does,
-    and whoever has the task as an active one."""
+    """Tasks that the member can't get yet. Its own tasks of other kinds don't count, but those of other
+    members of its process do, and so does another process's active task."""
 
     member: StreamsMember
     holders: TaskHolders
@@ -639,7 +650,7 @@ def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> Stream
     revoked = MemberTasks(active.revoked, standby.revoked, warmup.revoked)
     owned = reported.kinds
     has_to_give_up = not revoked.is_empty and (owned is None or own_any(owned, revoked))
-    for copies in (standby, warmup):  # a copy goes with the step that makes the task active
+    for copies in (standby, warmup):  # a copy is given up in the step that makes the task active
         for subtopology_id, partition in _each_of(copies.has):
             is_granted = not has_to_give_up and has_task(active.added, subtopology_id, partition)
             if has_task(target.active, subtopology_id, partition) and not is_granted:
@@ -655,7 +666,7 @@ def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> Stream
 
 
 def _either(target: TaskSets, has: ActiveTasks | TaskSets) -> JavaSet[str]:
-    """All subtopologies, in the order in which Kafka goes over them."""
+    """All subtopologies, in the order in which Kafka iterates over them."""
     subtopology_ids = JavaSet.of(target.keys())
     subtopology_ids.update(has)
     return subtopology_ids
@@ -710,8 +721,10 @@ def _copy_difference(has: TaskSets, target: TaskSets, is_held: IsHeld) -> _CopyD
 
 
 def _becomes(has: ActiveTasks | TaskSets, left: _CopyDifference | None, to: _CopyDifference) -> None:
-    """What the member has of one kind, and is to have as a copy, it gets at once; `left`: the kind that it was of, a
-    copy, too, which it need not give up for that."""
+    """Give the member at once those copies that it already has as another kind.
+
+    If that kind is a copy, too (`left`), it need not give it up for that.
+    """
     for subtopology_id, partition in _each_of(has):
         if has_task(to.added, subtopology_id, partition):
             _take(to.added, subtopology_id, partition)
@@ -737,7 +750,7 @@ def _take(tasks: TaskSets, subtopology_id: str, partition: int) -> None:
 
 
 def _merged(active: _ActiveDifference) -> ActiveTasks:
-    """What is kept and what is added, walked as in Kafka (`TasksTupleWithEpochs.merge`)."""
+    """The kept and the added tasks, in Kafka's order (`TasksTupleWithEpochs.merge`)."""
     merged: ActiveTasks = JavaMap()
     for subtopology_id, partitions in active.kept.items():
         merged[subtopology_id] = JavaMap.copy_of(partitions)

@@ -1,7 +1,8 @@
-"""The assignor "sticky", the only one of streams groups: tasks stay where they, or a copy of their state, were.
+"""The assignor "sticky", the only one of streams groups: tasks stay where they were, or where a copy of their
+state is.
 
-Source: `StickyTaskAssignor`, `ProcessState`. Who gets a task among equals depends on the order of Java's maps and
-queues.
+Source: `StickyTaskAssignor`, `ProcessState`. Among equals, the order of Java's maps and queues decides who
+gets a task.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Task = tuple[str, int]
 
 
 class TaskMemberSpec(NamedTuple):
-    """A member: its process, what it is assigned, and how far it says it is with the state of tasks."""
+    """A member: its process, its assigned tasks, and its reported positions in the state of tasks."""
 
     process_id: str
     active: ActiveTasks
@@ -43,7 +44,7 @@ class _Holder(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """For a copy: one that has had it comes first, then those whose state is furthest."""
+    """A candidate for a copy. One that already had the copy comes first, then those with the most of the state."""
 
     holder: _Holder
     had_copy: bool
@@ -51,7 +52,7 @@ class _Candidate(NamedTuple):
 
 
 class _Process:
-    """The tasks of one process, by its members. `load` is how many there are for each member."""
+    """The tasks of one process, by its members. `load` is the number of tasks per member."""
 
     def __init__(self) -> None:
         self.counts: JavaMap[str, int] = JavaMap()
@@ -66,7 +67,7 @@ class _Process:
         self.counts[member_id] = 0
 
     def add(self, member_id: str, task: Task, *, is_active: bool) -> int:
-        """How many tasks the member has now."""
+        """Give the member a task. Returns the number of its tasks."""
         self._by_count = None
         return self._add(member_id, task, is_active=is_active)
 
@@ -80,7 +81,7 @@ class _Process:
         return count
 
     def add_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
-        """As `add`, to the member that has the fewest."""
+        """Give the task to the member with the fewest. Returns the number of its tasks."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active=is_active)
         queue = self._by_count
@@ -96,7 +97,8 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may have: who is full goes out with its tasks, and the rest is shared anew."""
+    """The number of tasks that a member may have. A full member is taken out with its tasks, and the rest is
+    shared anew."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -107,7 +109,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def has(self, count: int) -> None:
-        """A member has come to so many."""
+        """Note that a member has reached this number of tasks."""
         if count == self.of_each:
             self._members -= 1
             self._tasks -= count
@@ -117,7 +119,7 @@ class _Quota:
 def assign_sticky(
     members: JavaMap[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, TargetTasks]:
-    """The target of each member, by its id; `standbys` copies are kept of the state of each task that has one."""
+    """The target of each member, by its id. Of each task with state, `standbys` copies are kept."""
     assignment = _Assignment(members, subtopologies, standbys)
     assignment.assign_active()
     if standbys:
@@ -170,7 +172,7 @@ class _Assignment:
             queue.add(process)
 
     def _stays(self, task: Task, holder: _Holder | None) -> bool:
-        """Whether it goes to who has had it, or a copy, as it does where there is room."""
+        """Keep the task where it was, or where its copy is, if there is room. Returns True if it stays."""
         if holder is None or holder.process.counts[holder.member_id] >= self._active_quota.of_each:
             return False
         self._active_came_to(holder.process.add(holder.member_id, task, is_active=True))
@@ -204,8 +206,8 @@ class _Assignment:
             log.warning(said, left_out, self._standbys * len(self._stateful))
 
     def _copies_to(self, task: Task, holder: _Holder | None) -> bool:
-        """Whether a copy goes to who has had the task, as it does where there is room, and the process doesn't hold it
-        already."""
+        """Put a copy where the task was, if there is room, and the process doesn't hold it already. Returns
+        True if it does."""
         if holder is None or task in holder.process.tasks:
             return False
         if holder.process.counts[holder.member_id] >= self._quota.of_each:
@@ -214,7 +216,8 @@ class _Assignment:
         return True
 
     def _copies_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: Task) -> bool:
-        """To the least loaded process that doesn't hold it; those before it go back behind it, the last one first."""
+        """Put a copy on the least loaded process that doesn't hold the task. Those before it are put back,
+        the last one first."""
         passed: list[_Process] = []
         found = False
         while (process := queue.poll()) is not None:
@@ -230,8 +233,8 @@ class _Assignment:
     # --- both -----------------------------------------------------------------------------------------------
 
     def _least_loaded(self, task: Task, copied: Task | None) -> _Holder | None:
-        """Of those that have had a copy or a state: the first, unless a later one has both a process and itself with
-        less. With `copied`, none whose process holds that."""
+        """Choose among the holders of a copy or of some state: the first one, unless for a later one both its
+        process and itself have less. With `copied`, its process must not hold that task."""
         chosen: _Holder | None = None
         process_load, count = 0.0, 0
         for holder in self._were_standby.get(task, ()):
@@ -267,7 +270,7 @@ def _tasks(
 
 
 def _candidates(spec: TaskMemberSpec, holder: _Holder) -> Iterable[tuple[Task, _Candidate]]:
-    """Who reports offsets of a task may have a copy of it, though it was none of its own."""
+    """A member that reports offsets of a task may have a copy of it, even if the task wasn't its own."""
     for task in _each(spec.standby):
         sums = spec.offsets.get(task[0])
         offset = 0 if sums is None else sums.get(task[1]) or 0
@@ -293,7 +296,7 @@ def _by_subtopology(task: Task) -> tuple[bytes, int]:
 
 
 def _sets(tasks: Sequence[Task]) -> TaskSets:
-    """Which subtopology comes first is told to members, and hangs on the set of tasks that Kafka has here."""
+    """The order of subtopologies is visible to members. It depends on the set of tasks that Kafka uses here."""
     each: JavaSet[Task] = JavaSet()
     each.update(tasks)
     found: TaskSets = JavaMap()
@@ -303,7 +306,7 @@ def _sets(tasks: Sequence[Task]) -> TaskSets:
 
 
 def _copied(tasks: TaskSets) -> TaskSets:
-    """As Kafka's `TargetAssignmentBuilder` does: entry by entry, in a table that grows by that."""
+    """Copy as Kafka's `TargetAssignmentBuilder` does: entry by entry, into a table that grows with them."""
     copied: TaskSets = JavaMap()
     for subtopology_id, partitions in tasks.items():
         copied[subtopology_id] = partitions

@@ -1,4 +1,4 @@
-"""Tasks of a streams application: a subtopology and a partition. Kinds of them, and who reports or holds which.
+"""The tasks of a streams application: a subtopology and a partition. Their kinds, and who reports or holds them.
 
 Source: `TasksTuple`, `TasksTupleWithEpochs`.
 """
@@ -21,7 +21,7 @@ TaskSets = JavaMap[str, JavaSet[int]]
 
 
 class MemberTasks(NamedTuple):
-    """What a member has, or has to give up."""
+    """The tasks that a member has, or has to give up."""
 
     active: ActiveTasks
     standby: TaskSets
@@ -41,7 +41,7 @@ NO_TASKS = MemberTasks(JavaMap(), JavaMap(), JavaMap())
 
 
 class TargetTasks(NamedTuple):
-    """What a member is to have."""
+    """The tasks in a member's target."""
 
     active: TaskSets
     standby: TaskSets
@@ -57,7 +57,7 @@ def has_task(tasks: ActiveTasks | TaskSets, subtopology_id: str, partition: int)
 
 
 def same_tasks(target: TargetTasks, has: MemberTasks) -> bool:
-    """Whether a member has what it is to have, since whenever."""
+    """True if a member has the tasks of its target, at whatever epochs."""
     return (
         target.standby == has.standby
         and target.warmup == has.warmup
@@ -70,11 +70,11 @@ def same_tasks(target: TargetTasks, has: MemberTasks) -> bool:
 
 
 OffsetSums = JavaMap[str, JavaMap[int, int]]
-"""Subtopology → partition → how far the state is, as one number for all of its changelogs."""
+"""Subtopology → partition → the position of the state, as one number for all of its changelogs."""
 
 
 class TaskOffsets(NamedTuple):
-    """How far a member says it is with the state of tasks, and how far the state goes. In memory alone."""
+    """A member's positions in the state of tasks, and their ends, as it reports them. Only in memory."""
 
     offsets: OffsetSums
     end_offsets: OffsetSums
@@ -86,8 +86,10 @@ class TaskOffsets(NamedTuple):
     def updated(
         self, offsets: Sequence[TaskOffset] | None, end_offsets: Sequence[TaskOffset] | None
     ) -> TaskOffsets:
-        """As the member says them now; null leaves them as they were. Raises KafkaError (INVALID_REQUEST) for a task
-        that is there twice."""
+        """The offsets after a report. Null leaves them as they were.
+
+        Raises KafkaError (INVALID_REQUEST) for a task that is there twice.
+        """
         return TaskOffsets(
             self.offsets if offsets is None else _sums(offsets),
             self.end_offsets if end_offsets is None else _sums(end_offsets),
@@ -112,7 +114,7 @@ def _sums(told: Sequence[TaskOffset]) -> OffsetSums:
 
 
 class OwnedTasks(NamedTuple):
-    """What a member reports to own; null for a kind that it says nothing of."""
+    """The tasks that a member reports to own; null for a kind that it doesn't report."""
 
     active: Sequence[TaskIds] | None
     standby: Sequence[TaskIds] | None
@@ -120,8 +122,11 @@ class OwnedTasks(NamedTuple):
 
     @property
     def kinds(self) -> tuple[Sequence[TaskIds], Sequence[TaskIds], Sequence[TaskIds]] | None:
-        """None where it doesn't say all. Raises KafkaError (UNKNOWN_SERVER_ERROR) for a subtopology that a kind has
-        twice (Kafka: an IllegalStateException)."""
+        """All kinds, or None if it doesn't report all.
+
+        Raises KafkaError (UNKNOWN_SERVER_ERROR) for a subtopology that is twice in one kind (Kafka: an
+        IllegalStateException).
+        """
         if self.active is None or self.standby is None or self.warmup is None:
             return None
         for kind in (self.active, self.standby, self.warmup):
@@ -130,7 +135,7 @@ class OwnedTasks(NamedTuple):
         return self.active, self.standby, self.warmup
 
     def is_within(self, tasks: MemberTasks) -> bool:
-        """Whether all that it reports is among these; False where it doesn't say all."""
+        """True if all tasks that it reports are among these. False if it doesn't report all kinds."""
         if self.active is None or self.standby is None or self.warmup is None:
             return False
         return (
@@ -140,8 +145,10 @@ class OwnedTasks(NamedTuple):
         )
 
     def lack_some_of(self, tasks: MemberTasks) -> bool:
-        """Whether the member has all of these, and more; False where it doesn't say all. A subtopology that is named
-        twice counts twice."""
+        """True if it reports only some of these tasks. False if it doesn't report all kinds, or reports others.
+
+        A subtopology that is named twice counts twice.
+        """
         if not self.is_within(tasks):
             return False
         reported = [
@@ -163,7 +170,7 @@ def _is_within(owned: Sequence[TaskIds], known: ActiveTasks | TaskSets) -> bool:
 def own_any(
     owned: tuple[Sequence[TaskIds], Sequence[TaskIds], Sequence[TaskIds]], tasks: MemberTasks
 ) -> bool:
-    """Whether some task of these is among those that are reported, kind by kind."""
+    """True if any of these tasks is reported as owned, kind by kind."""
     active, standby, warmup = owned
     return (
         _owns_any(active, tasks.active)
@@ -184,7 +191,7 @@ def _owns_any(owned: Sequence[TaskIds], known: ActiveTasks | TaskSets) -> bool:
 
 
 def by_name(name: str) -> bytes:
-    """The order of Java's strings: by UTF-16 units."""
+    """A sort key for the order of Java's strings: by UTF-16 units."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
@@ -193,7 +200,7 @@ class _Walked(Protocol):
 
 
 def told_tasks(tasks: _Walked) -> list[TaskIds]:
-    """For a member, as they are walked."""
+    """Tasks in the form for a member, in the order of iteration."""
     return [
         TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
         for subtopology_id, partitions in tasks.items()
@@ -201,12 +208,12 @@ def told_tasks(tasks: _Walked) -> list[TaskIds]:
 
 
 def described_tasks(tasks: _Walked) -> list[TaskIds]:
-    """For who looks from outside: sorted."""
+    """Tasks in the form for descriptions: sorted."""
     return sorted(told_tasks(tasks), key=lambda each: by_name(each.subtopology_id))
 
 
 def described_offsets(sums: OffsetSums) -> list[TaskOffset]:
-    """Likewise."""
+    """Offsets in the form for descriptions: sorted."""
     return [
         TaskOffset(subtopology_id=subtopology_id, partition=partition, offset=sums[subtopology_id][partition])
         for subtopology_id in sorted(sums, key=by_name)
@@ -222,7 +229,7 @@ def target_task_ids(tasks: TaskSets) -> list[TargetTaskIds]:
 
 
 def task_sets(written: Iterable[TargetTaskIds | CurrentTaskIds]) -> TaskSets:
-    """Of a record."""
+    """Tasks from their form in records."""
     tasks: TaskSets = JavaMap()
     for each in written:
         tasks[each.subtopology_id] = JavaSet.of(each.partitions)
@@ -237,7 +244,7 @@ def current_task_ids(tasks: TaskSets) -> list[CurrentTaskIds]:
 
 
 def active_task_ids(tasks: ActiveTasks) -> list[CurrentTaskIds]:
-    """In their order, with the epochs since when they are the member's."""
+    """Active tasks in the form for records, sorted, with the epochs since which they are the member's."""
     written = []
     for subtopology_id in sorted(tasks, key=by_name):
         epochs = tasks[subtopology_id]
@@ -253,7 +260,7 @@ def active_task_ids(tasks: ActiveTasks) -> list[CurrentTaskIds]:
 
 
 def active_tasks(written: Iterable[CurrentTaskIds], member_epoch: int) -> ActiveTasks:
-    """Of a record; where it doesn't say since when, since the epoch at which the member is."""
+    """Active tasks from their form in records. Without epochs, use the member's own."""
     tasks: ActiveTasks = JavaMap()
     for each in written:
         since = each.assignment_epochs
@@ -273,7 +280,7 @@ V = TypeVar("V", bound=Sized)
 
 
 class TaskHolders:
-    """By which processes tasks are held, as assigned or as what is to be given up: an active one by one at most."""
+    """The processes that hold tasks, assigned or to be given up. An active task has at most one."""
 
     __slots__ = ("active", "standby", "warmup")
 
@@ -294,7 +301,7 @@ class TaskHolders:
         return self.active.get(subtopology_id, {}).get(partition)
 
     def has_standby(self, process_id: str, subtopology_id: str, partition: int) -> bool:
-        """Whether a process holds a task as standby."""
+        """True if the process holds the task as a standby."""
         return process_id in self.standby.get(subtopology_id, {}).get(partition, ())
 
     def has_warmup(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -310,7 +317,7 @@ class TaskHolders:
                     processes.setdefault(partition, set()).add(process_id)
 
     def release(self, tasks: MemberTasks, process_id: str) -> None:
-        """What another process holds by now stays."""
+        """Release a member's tasks, except those that another process now holds."""
         for subtopology_id, epochs in tasks.active.items():
             holders = self.active.get(subtopology_id, {})
             for partition in epochs:

@@ -1,7 +1,7 @@
-"""The topology of a streams application: as its members send it, and beside the topics that are there.
+"""The topology of a streams application: as its members send it, and compared with the existing topics.
 
-The group's record keeps what was sent. How many tasks there are, how many partitions internal topics have, and which
-of these have to be made, is in memory alone, and worked out anew when topics change.
+The group's record keeps it as sent. The numbers of tasks, the numbers of partitions of internal topics, and
+which of these have to be created are only in memory, and computed anew when topics change.
 
 Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`,
 `InternalTopicManager`, `ConfiguredTopology`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
@@ -29,17 +29,17 @@ from protocol.messages.groups_streams import DescribedSubtopology, DescribedTopo
 from protocol.messages.groups_streams import TopicInfo as DescribedTopicInfo
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
-# --- as it is sent and kept -----------------------------------------------------------------------------------
+# --- as sent and recorded -------------------------------------------------------------------------------------
 
 
 class StreamsTopology:
-    """`subtopologies` by id, `sources` whose input a topic is, `required` the topics that have to be there: sources,
-    repartition topics that are read, changelogs."""
+    """A topology as sent. `subtopologies` are by id, `sources` by the topic that they read. `required` are
+    the topics that have to exist: sources, repartition topics that are read, changelogs."""
 
     __slots__ = ("epoch", "required", "required_names", "sources", "subtopologies", "value")
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
-        """Raises KafkaError (UNKNOWN_SERVER_ERROR) for an epoch below 0, and a subtopology that is there twice."""
+        """Raises KafkaError (UNKNOWN_SERVER_ERROR) for an epoch below 0, or a subtopology that is there twice."""
         if value.epoch < 0:
             raise _makes_no_sense(f"a topology of epoch {value.epoch}")  # Kafka: an IllegalArgumentException
         self.value = value
@@ -60,12 +60,12 @@ class StreamsTopology:
         self.required_names = frozenset(self.required)
 
     def is_same(self, other: StreamsTopology) -> bool:
-        """Whether their epochs and subtopologies are equal, whatever the order of these; inside of one the order of
-        all counts."""
+        """True if epochs and subtopologies are equal. The order of subtopologies doesn't matter, but order
+        within one does."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
     def described(self) -> DescribedTopology:
-        """As it was sent, for StreamsGroupDescribe."""
+        """The topology as sent, for StreamsGroupDescribe."""
         return DescribedTopology(
             epoch=self.epoch,
             subtopologies=[
@@ -76,14 +76,14 @@ class StreamsTopology:
 
 
 def _makes_no_sense(why: str) -> KafkaError:
-    """A client isn't told why, as by Kafka; the log is, where a record says it."""
+    """An error for a client, which like Kafka doesn't tell why. If it comes from a record, the log line does."""
     error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
     error.__cause__ = CodecError(why)
     return error
 
 
 def source_names(subtopology: Subtopology) -> list[str]:
-    """All that a subtopology reads."""
+    """All topics that a subtopology reads."""
     return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
@@ -110,7 +110,7 @@ def _described_topics(topics: list[TopicInfo]) -> list[groups_streams.TopicInfo]
 
 
 def topology_value(topology: groups_streams.Topology) -> StreamsGroupTopologyValue:
-    """What of a heartbeat goes into the record."""
+    """The part of a heartbeat's topology that goes into the record."""
     return StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
@@ -147,11 +147,11 @@ def _recorded(topics: list[groups_streams.TopicInfo]) -> list[TopicInfo]:
     ]
 
 
-# --- how many partitions internal topics have: repartitioned, written together, changelogs --------------------
+# --- numbers of partitions of internal topics: repartition topics, copartitioned ones, changelogs --------------
 
 
 class TopicsDontFitError(Exception):
-    """The topics that are there don't fit the topology (Kafka: `TopicConfigurationException`)."""
+    """The existing topics don't fit the topology (Kafka: `TopicConfigurationException`)."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -164,7 +164,7 @@ def invalid_topology(text: str) -> KafkaError:
 
 
 class PartitionCounts:
-    """Of the topics that are there, and of those that are decided on."""
+    """The numbers of partitions of existing topics, and of those that have been decided."""
 
     def __init__(self, topology: StreamsTopology, topics: KnownTopics) -> None:
         self._subtopologies = topology.subtopologies.values()
@@ -176,18 +176,20 @@ class PartitionCounts:
         return self.decided.get(name) if topic is None else topic.partition_count
 
     def of(self, name: str) -> int:
-        """Raises KafkaError (UNKNOWN_SERVER_ERROR) where it can't be known (Kafka: an IllegalStateException)."""
+        """Raises KafkaError (UNKNOWN_SERVER_ERROR) if it can't be known (Kafka: an IllegalStateException)."""
         count = self.find(name)
         if count is None:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
         return count
 
     def most_of(self, subtopology: Subtopology) -> int | None:
-        """Of all that a subtopology reads: as many tasks it has. None where it reads nothing."""
+        """The largest number among all topics that a subtopology reads, which is its number of tasks. None if
+        it reads nothing."""
         return max(map(self.of, source_names(subtopology)), default=None)
 
     def decide(self) -> None:
-        """For all internal topics. Raises TopicsDontFitError, KafkaError (STREAMS_INVALID_TOPOLOGY)."""
+        """Decide the numbers for all internal topics. Raises TopicsDontFitError, KafkaError
+        (STREAMS_INVALID_TOPOLOGY)."""
         self.decided |= self._repartition_counts()
         self._match_copartitioned()
         changelogs: dict[str, int] = {}
@@ -201,7 +203,7 @@ class PartitionCounts:
     # --- repartition topics ---------------------------------------------------------------------------------
 
     def _repartition_counts(self) -> dict[str, int]:
-        """As they are given, else as many as the largest input has of the subtopology that writes there."""
+        """The given numbers, or else that of the largest input of the subtopology that writes there."""
         counts = {
             topic.name: topic.partitions
             for subtopology in self._subtopologies
@@ -235,7 +237,7 @@ class PartitionCounts:
         return counts
 
     def _largest_input(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int | None:
-        """As far as it is known."""
+        """The largest input, as far as it is known."""
         known = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
         known += map(self.find, subtopology.source_topics)
         return max((count for count in known if count is not None), default=None)
@@ -261,7 +263,7 @@ class PartitionCounts:
         if len(others):
             count = _the_same(others)
         elif fixed:
-            # Kafka looks at those of the whole topology.
+            # Kafka checks those of the whole topology.
             counts = {self.of(name) for name in fixed}
             if len(counts) > 1:
                 raise _differ(repartitions)
@@ -290,8 +292,10 @@ class PartitionCounts:
 
 
 def copartitioned(subtopology: Subtopology) -> list[JavaSet[str]]:
-    """The topics of each of its copartition groups. Raises KafkaError (UNKNOWN_SERVER_ERROR) for an index that there
-    is no topic of (Kafka: an IndexOutOfBoundsException)."""
+    """The topics of each of its copartition groups.
+
+    Raises KafkaError (UNKNOWN_SERVER_ERROR) for an index without a topic (Kafka: an IndexOutOfBoundsException).
+    """
     sources = subtopology.source_topics
     repartitions = [topic.name for topic in subtopology.repartition_source_topics]
     groups = []
@@ -320,14 +324,14 @@ def _differ(counts: JavaMap[str, int]) -> TopicsDontFitError:
     )
 
 
-# --- beside the topics that are there -------------------------------------------------------------------------
+# --- compared with the existing topics ------------------------------------------------------------------------
 
 MOST_NAMED = 3
-"""Topics that are missing, in a status."""
+"""The most missing topics to name in a status."""
 
 
 class InternalTopic(NamedTuple):
-    """`replication_factor` 0: the broker's default."""
+    """An internal topic. `replication_factor` 0 means the broker's default."""
 
     name: str
     partitions: int
@@ -352,7 +356,7 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """`task_count` tasks, one for each partition of its largest input."""
+    """A subtopology with `task_count` tasks, one for each partition of its largest input."""
 
     task_count: int
     source_topics: JavaSet[str]
@@ -384,8 +388,11 @@ def _described_configured(topics: JavaMap[str, InternalTopic]) -> list[Described
 
 
 class ConfiguredTopology(NamedTuple):
-    """`subtopologies` in the order of their ids; there are none where the topics don't fit. `problem`: why it isn't
-    ready; `to_create`: the internal topics that are missing, by name."""
+    """A topology compared with the existing topics.
+
+    `subtopologies` are in the order of their ids, and empty if the topics don't fit. `problem` is why it
+    isn't ready. `to_create` has the missing internal topics, by name.
+    """
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology]
@@ -407,7 +414,10 @@ class ConfiguredTopology(NamedTuple):
 
 
 def configure(topology: StreamsTopology, topics: KnownTopics) -> ConfiguredTopology:
-    """Raises KafkaError: STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR where a number makes no sense."""
+    """Compare a topology with the existing topics.
+
+    Raises KafkaError: STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR for an impossible number.
+    """
     for subtopology in topology.subtopologies.values():
         copartitioned(subtopology)
     try:
@@ -471,7 +481,7 @@ def _internal_topics(topics: Iterable[TopicInfo], counts: PartitionCounts) -> Ja
 def _missing(
     subtopologies: Iterable[ConfiguredSubtopology], topology: StreamsTopology, topics: KnownTopics
 ) -> JavaMap[str, CreatableTopic]:
-    """Raises TopicsDontFitError for one that is there with another number of partitions."""
+    """Raises TopicsDontFitError if one exists with another number of partitions."""
     missing: JavaMap[str, CreatableTopic] = JavaMap()
     for subtopology in subtopologies:
         for internal in (subtopology.repartition_source_topics, subtopology.state_changelog_topics):
