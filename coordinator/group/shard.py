@@ -289,16 +289,16 @@ class GroupShard:
             self.groups.apply(record, producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker was read from the log: its offsets count now, or never."""
+        """Apply a transaction's marker from the log: its offsets count now, or never."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def complete_transaction(
         self, producer_id: int, *, commit: bool, end_offset: int, then: WhenCommitted
     ) -> None:
-        """A transaction's marker was appended to the shard's partition, and ends at this offset.
+        """Apply a transaction's marker that was appended to the shard's partition. It ends at this offset.
 
-        Its offsets count from now on, or never; as all that the shard knows, nobody is told of it before it is
-        committed. `then` learns when that is so.
+        Its offsets count from now on, or never. Like all state of the shard, this is secret until it is
+        committed. Then `then` is called.
         """
         self.offsets.end_transaction(producer_id, commit=commit)
         self.gate.appended(end_offset)
@@ -307,8 +307,10 @@ class GroupShard:
     # --- start and end --------------------------------------------------------------------------------------
 
     def start(self, end_offset: int = 0) -> None:
-        """Everything is replayed, up to this offset: sessions begin anew, and groups that are too large shrink. Nobody
-        is told of any of it before all that is committed."""
+        """Start the shard after everything up to this offset is replayed.
+
+        Sessions restart, and groups that are too large shrink. Answers wait until all that is committed.
+        """
         if end_offset:
             self.gate.appended(end_offset)
         self._member_memory.was_loaded()
@@ -320,9 +322,9 @@ class GroupShard:
         self._expiry.start()
 
     def topics_changed(self, names: Set[str], *, created: bool) -> None:
-        """The metadata changed: topics of these names are new (`created`: some of them), others than before, or gone.
+        """Note that topics of these names were added, changed or deleted. `created`: some of them are new.
 
-        Who subscribes to one of them looks at the next heartbeat what that means.
+        A group that subscribes to one of them checks it at the next heartbeat.
         """
         if created:
             self.regexes.topics_were_created()
@@ -337,11 +339,12 @@ class GroupShard:
                 self._member_memory.may_be_more()
 
     def interpose(self, barriers: Barriers | None) -> None:
-        """From now on a test may have it wait there."""
+        """Let a test hold the shard at these barriers from now on, or no longer (None)."""
         self._rebalancing.barriers = barriers
 
     def unload(self) -> None:
-        """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
+        """Stop the shard, as its partition is gone or has another leader. Those who wait have to look for the
+        coordinator again."""
         self._rebalancing.give_up()
         self.gate.close()
         self.share_groups.give_up()

@@ -451,10 +451,10 @@ class DeferredDecision(Deferred[A]):
         return self._answer
 
     def _taken(self) -> None:
-        """Before the records are written."""
+        """Called before the records are written."""
 
     def _written(self) -> None:
-        """Once the records are written."""
+        """Called after the records were written."""
 
     def _look_again_at_topics(self) -> None:
         """Request a refresh if topics changed meanwhile: the group may only now subscribe to one of them."""

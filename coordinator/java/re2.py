@@ -60,9 +60,8 @@ async def compiling(text: str, chars: Chars | None = None) -> Pattern:
 
 # --- matching -------------------------------------------------------------------------------------------------
 #
-# All ways through the expression are gone at once, so that no name takes longer than another of its length. A
-# set of places in the expression is an int, a bit each: where a character is to be taken, and the end (bit
-# 0).
+# All paths through the expression are followed at once, so no name takes longer than another of its length. A set
+# of places in the expression is an int with a bit for each: where a character is to be taken, and the end (bit 0).
 
 MAX_REMEMBERED = 5_000
 MOST_WORK_PER_STEP = 50_000

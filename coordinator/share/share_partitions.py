@@ -489,7 +489,7 @@ class Decisions:
         _check_state_epoch(known, write.state_epoch)
         self._check_topic(key)
         if len(write.batches) > MOST_BATCHES or not begin_and_end_in_order(write.batches):
-            raise KafkaError(Error.INVALID_REQUEST, "The state batches make no sense, or are too many.")
+            raise KafkaError(Error.INVALID_REQUEST, "The state batches are invalid, or too many.")
         so_far = known.state.state_batches
         if len(so_far) + len(write.batches) > MOST_BATCHES:
             start_offset = max(write.start_offset, known.state.start_offset)

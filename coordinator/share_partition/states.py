@@ -19,7 +19,7 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
-    ARCHIVING = 3  # on its way to the group's dead letter queue (KIP-1191), where it has one
+    ARCHIVING = 3  # on its way to the group's dead letter queue (KIP-1191), if it has one
     ARCHIVED = 4
 
 

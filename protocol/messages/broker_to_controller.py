@@ -1,6 +1,5 @@
-"""What brokers say to their controller: that they are there and live, what becomes of their replicas, and what a client
-has asked of them that the controller decides. And a controller's own registration.
-"""
+"""Messages from brokers to their controller: registration, heartbeats, changes of their replicas, and
+clients' requests that the controller decides. Also a controller's own registration."""
 
 from __future__ import annotations
 

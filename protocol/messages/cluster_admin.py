@@ -1,13 +1,11 @@
-"""The cluster from outside: log directories, elections, reassignments, features, the quorum.
+"""Administration of the cluster: log directories, elections, reassignments, features, the quorum.
 
-AlterReplicaLogDirs (34), DescribeLogDirs (35): v2 flexible, v3 an error for the whole request, v4 bytes
-of the volume (KIP-827), v5 cordoned directories. ElectLeaders (43): v1 election types (KIP-460), v2
-flexible.
-AlterPartitionReassignments (45), ListPartitionReassignments (46): KIP-455; v1 may refuse another
-replication factor.
-DescribeQuorum (55): v1 timestamps (KIP-836), v2 directory ids and nodes (KIP-853).
-UpdateFeatures (57): v1 validate only and downgrade types (KIP-584), v2 no results per feature.
-UnregisterBroker (64): KIP-500. UnregisterController (94): KIP-1312.
+AlterReplicaLogDirs (34), DescribeLogDirs (35): v2 flexible, v3 an error for the whole request, v4 bytes of
+the volume (KIP-827), v5 cordoned directories. ElectLeaders (43): v1 election types (KIP-460), v2 flexible.
+AlterPartitionReassignments (45), ListPartitionReassignments (46): KIP-455; v1 may refuse another replication
+factor. DescribeQuorum (55): v1 timestamps (KIP-836), v2 directory ids and nodes (KIP-853). UpdateFeatures
+(57): v1 validate only and downgrade types (KIP-584), v2 no results per feature. UnregisterBroker (64):
+KIP-500. UnregisterController (94): KIP-1312.
 """
 
 from protocol.wire.schema import (

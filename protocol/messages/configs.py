@@ -1,4 +1,4 @@
-"""What is set for topics, brokers and clients: configs, quotas, and the telemetry that a client is asked for."""
+"""Settings of topics, brokers and clients: configs, quotas, and the telemetry requested from clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Groups as all clients know them: the classic protocol, what consumers tell each other in it, committed offsets, and
-looking at groups from outside. What consumer, share and streams groups have of their own is in `groups_…`.
-"""
+"""Groups as all clients know them: the classic protocol, the data that consumers exchange in it, committed
+offsets, and administration. Messages for only consumer, share or streams groups are in `groups_…`."""
 
 from __future__ import annotations
 
@@ -109,10 +108,10 @@ class LeaveGroupResponse(Message, api_key=13, versions="0-5", flexible="4+"):
     members: list[MemberResponse] = array(MemberResponse, "3+")
 
 
-# ---- What consumers tell each other inside the classic protocol: subscriptions and assignments
+# ---- The data that consumers exchange inside the classic protocol: subscriptions and assignments
 #
-# Both begin with their version (int16). Subscription: v1 owned partitions (KIP-429), v2 generation (KIP-792), v3 rack
-# (KIP-881).
+# Both begin with their version (int16). Subscription: v1 owned partitions (KIP-429), v2 generation (KIP-792),
+# v3 rack (KIP-881).
 
 
 class TopicPartition(Struct):
@@ -274,10 +273,11 @@ class OffsetDeleteResponse(Message, api_key=47, versions="0"):
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic, "0+")
 
 
-# ---- Groups from outside: DescribeGroups (15), ListGroups (16) and DeleteGroups (42)
+# ---- Administration of groups: DescribeGroups (15), ListGroups (16) and DeleteGroups (42)
 #
-# DescribeGroups: v3 authorized operations (KIP-430), v4 static members (KIP-345), v5 flexible, v6 GROUP_ID_NOT_FOUND
-# (KIP-1043). ListGroups: v3 flexible, v4 states (KIP-518), v5 types (KIP-848). DeleteGroups: v2 flexible.
+# DescribeGroups: v3 authorized operations (KIP-430), v4 static members (KIP-345), v5 flexible, v6
+# GROUP_ID_NOT_FOUND (KIP-1043). ListGroups: v3 flexible, v4 states (KIP-518), v5 types (KIP-848).
+# DeleteGroups: v2 flexible.
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):

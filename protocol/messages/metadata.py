@@ -1,7 +1,6 @@
-"""How a client finds its way: ApiVersions (18) which APIs and features a broker speaks, Metadata (3), DescribeCluster
-(60) and DescribeTopicPartitions (75) who is there and what leads where, FindCoordinator (10) which broker looks after a
-group or a transactional id.
-"""
+"""Messages by which a client finds its way. ApiVersions (18): a broker's APIs and features. Metadata (3),
+DescribeCluster (60) and DescribeTopicPartitions (75): brokers, topics and leaders. FindCoordinator (10): the
+broker that coordinates a group or a transactional id."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The records of `__cluster_metadata`: all that the controller knows (KIP-500, KIP-631).
+"""The records of `__cluster_metadata`: the whole state of the controller (KIP-500, KIP-631).
 
-`API_KEY` is the record's type. A record's value is framed by three unsigned varints: frame version 1,
-type and version, then the body.
+`API_KEY` is the record's type. A record's value is framed by three unsigned varints: frame version 1, type
+and version, then the body.
 """
 
 from protocol.wire.schema import (

@@ -1,9 +1,9 @@
-"""ListOffsets (2) and OffsetForLeaderEpoch (23): where a log begins, ends, and what lies where.
+"""ListOffsets (2) and OffsetForLeaderEpoch (23): where a log begins and ends, and finding offsets.
 
 ListOffsets: v2 isolation level, v4 leader epochs (KIP-320), v6 flexible, v7 the record with the largest
-timestamp (-3, KIP-734), v8 local log start (-4, KIP-405), v9 last tiered offset (-5, KIP-1005), v10 a
-timeout for remote lookups (KIP-1075), v11 the earliest offset not yet uploaded (-6, KIP-1023).
-OffsetForLeaderEpoch: v2 current leader epoch (KIP-320), v3 replica id, v4 flexible.
+timestamp (-3, KIP-734), v8 local log start (-4, KIP-405), v9 last tiered offset (-5, KIP-1005), v10 a timeout
+for remote lookups (KIP-1075), v11 the earliest offset not yet uploaded (-6, KIP-1023). OffsetForLeaderEpoch:
+v2 current leader epoch (KIP-320), v3 replica id, v4 flexible.
 """
 
 from protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string

@@ -1,8 +1,8 @@
-"""What a producer sends: Produce (0), and InitProducerId (22) for an id before it, which brokers take from blocks by
-AllocateProducerIds (67).
+"""The requests of a producer: Produce (0), and before it InitProducerId (22) for an id. Brokers get blocks of
+ids by AllocateProducerIds (67).
 
-Produce: v3 is the oldest served: record batches v2 and the transactional id (KIP-98). v5 log start offset, v7 zstd
-(KIP-110), v8 errors per record (KIP-467), v9 flexible, v10 the new leader in the answer (KIP-951), v11
+Produce: v3 is the oldest served: record batches v2 and the transactional id (KIP-98). v5 log start offset, v7
+zstd (KIP-110), v8 errors per record (KIP-467), v9 flexible, v10 the new leader in the answer (KIP-951), v11
 TRANSACTION_ABORTABLE, v12 partitions join the transaction by themselves (KIP-890), v13 topic ids (KIP-516).
 """
 
@@ -46,7 +46,7 @@ class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """What is wrong with one record; the index counts from 0 within its batch."""
+    """A mistake in one record. The index counts from 0 within its batch."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)

@@ -1,4 +1,4 @@
-"""The quorum of controllers: what its members ask each other, and what they write."""
+"""The quorum of controllers: the requests between its members, and its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a client is, and what it may do: SASL, SCRAM credentials, delegation tokens, ACLs."""
+"""Identities of clients, and their rights: SASL, SCRAM credentials, delegation tokens, ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What share consumers read and acknowledge (KIP-932): ShareFetch (78) and ShareAcknowledge (79).
+"""Reading and acknowledging by share consumers (KIP-932): ShareFetch (78) and ShareAcknowledge (79).
 
 v0 was early access, and no broker serves it any more. v2: the mode of acquiring and renewed locks (KIP-1206,
 KIP-1222).

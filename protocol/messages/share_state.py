@@ -1,8 +1,8 @@
-"""The state of share partitions (KIP-932): what brokers ask a share coordinator, and its records.
+"""The state of share partitions (KIP-932): requests to a share coordinator, and its records.
 
-InitializeShareGroupState (83), ReadShareGroupState (84), WriteShareGroupState (85), DeleteShareGroupState (86),
-ReadShareGroupStateSummary (87); 85 and 87: v1 the count of deliveries that are complete (KIP-1226). A start offset of
--1 stands for none yet, an epoch of -1 for "not to be checked".
+InitializeShareGroupState (83), ReadShareGroupState (84), WriteShareGroupState (85), DeleteShareGroupState
+(86), ReadShareGroupStateSummary (87); 85 and 87: v1 the count of deliveries that are complete (KIP-1226). A
+start offset of -1 means none yet, an epoch of -1 means "don't check".
 """
 
 from __future__ import annotations

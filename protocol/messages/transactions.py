@@ -1,6 +1,5 @@
-"""Transactions: what a transactional producer sends, how others end and look into them, and what is kept on disk of
-them and of producers.
-"""
+"""Transactions: the requests of a transactional producer, of coordinators and administrators, and the data on
+disk about transactions and producers."""
 
 from __future__ import annotations
 

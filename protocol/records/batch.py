@@ -343,7 +343,7 @@ def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
     except (IndexError, VarintTooLongError) as error:
         raise CorruptRecordError(f"record {len(records)} doesn't parse: {error}") from error
     if pos != len(payload):
-        raise CorruptRecordError(f"{len(payload) - pos} bytes behind the last record")
+        raise CorruptRecordError(f"{len(payload) - pos} bytes after the last record")
     return records
 
 
@@ -370,7 +370,7 @@ def parse_from(header: BatchHeader, payload: bytes, offset: int) -> Iterator[Rec
     except (IndexError, VarintTooLongError) as error:
         raise CorruptRecordError(f"record {passed} doesn't parse: {error}") from error
     if pos != len(payload):
-        raise CorruptRecordError(f"{len(payload) - pos} bytes behind the last record")
+        raise CorruptRecordError(f"{len(payload) - pos} bytes after the last record")
 
 
 def parse_stretch(header: BatchHeader, payload: bytes, pos: int, count: int) -> Iterator[Record]:

@@ -399,7 +399,7 @@ _MAX_PATIENCE = 64
 """The most records to walk one by one before looking again, if looking hasn't paid off."""
 _COPY_BELOW_BYTES = 256
 """The average record size up to which the batch is copied first: bytes are read several times faster than a
-memoryview. Of larger records that look alike so little is read that copying would cost more than it saves."""
+memoryview. If larger records look alike, so little of them is read that copying would cost more than it saves."""
 _COPY_UNLIKE_BELOW_BYTES = 4096
 """The same for records that don't look alike, so that each is walked. Larger ones are too few to matter."""
 
@@ -447,7 +447,7 @@ def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> 
     except VarintTooLongError as error:
         raise CorruptRecordError(str(error)) from None
     if walk.pos != len(data):
-        raise CorruptRecordError(f"{len(data) - walk.pos} bytes behind the last record")
+        raise CorruptRecordError(f"{len(data) - walk.pos} bytes after the last record")
     return _new_tuple(RecordsShape, (walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive))
 
 

@@ -175,7 +175,7 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
             if not _is_too_small_a_buffer(error):
                 raise
             return _decompress_little_zstd(data, effort)
-        # It compresses better than most, or is corrupt. Of the largest buffer the kernel only provides the pages
+        # It compresses better than most, or is corrupt. The kernel only provides the pages of the largest buffer
         # that are written, but at a price that the usual case needn't pay. It is freed with its last view.
         largest = mmap.mmap(-1, MAX_DECOMPRESSED_BYTES)
         try:

@@ -43,8 +43,7 @@ _NO_END = 1 << 62
 ANY: Final = Effort(_NO_END, _NO_END, _NO_END, _NO_END, _NO_END, _NO_END)
 
 MOST_BESIDE_OTHERS = 32 << 20
-"""The most decompressed bytes of a batch that is checked beside others. Of larger ones, only one is in memory
-at a time."""
+"""The most decompressed bytes of a batch that is checked beside others. Larger ones are in memory one at a time."""
 
 BRIEF: Final = Effort(
     packed_bytes=16 << 20,

@@ -273,7 +273,7 @@ class Message(Struct):
 
 
 def _shown(field: Field, value: object) -> str:
-    """A field's value for people. Of bytes only the length is shown: they are long, or secret."""
+    """A field's value for people. Bytes only show their length: they are long, or secret."""
     if field.kind == "uuid" and isinstance(value, bytes):
         return uuid_to_text(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -79,7 +79,7 @@ class RecordFilter:
         if self._left:
             return False
         if start != len(payload):
-            raise CorruptRecordError(f"{len(payload) - start} bytes behind the last record")
+            raise CorruptRecordError(f"{len(payload) - start} bytes after the last record")
         return True
 
 

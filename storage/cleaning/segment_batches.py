@@ -75,7 +75,7 @@ class SegmentBatches:
                 raise self.error(f"the batch at offset {header.base_offset} doesn't match its CRC")
             base_offset, delta = header.base_offset, header.last_offset_delta
             if base_offset < next_offset or delta < 0:
-                raise self.error(f"a batch at offset {base_offset}, behind offset {next_offset - 1}")
+                raise self.error(f"a batch at offset {base_offset}, after offset {next_offset - 1}")
             next_offset = base_offset + delta + 1
             yield header, batch
             position = self._position = position + batch_size

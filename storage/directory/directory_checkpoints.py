@@ -352,7 +352,7 @@ def _read(files: Files, path: str) -> dict[TopicPartition, int]:
     try:
         return checkpoints.read_offsets(files, path)
     except CheckpointError as failure:
-        logger.warning("A checkpoint is read as empty: %s", failure)
+        logger.warning("Ignoring the content of a checkpoint: %s", failure)
         return {}
 
 

@@ -578,7 +578,7 @@ class LogDirectory:
         for log in self.logs.values():
             if log.open_hole is not None and log.topic != METADATA_TOPIC:
                 logger.warning(
-                    "%s lacks records from offset %d on, and hasn't heard of its leader: the stop isn't a clean one",
+                    "%s lacks records from offset %d on, and hasn't heard of its leader: this stop isn't clean",
                     log.directory,
                     log.open_hole,
                 )

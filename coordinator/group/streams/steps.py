@@ -415,7 +415,9 @@ class TaskTargetStep:
         except KafkaError as error:  # the next heartbeat retries
             log.warning("group %s can't be assigned now: %s", group.group_id, error)
         else:
-            log.info("group %s: assignment %d, with all who came meanwhile", group.group_id, group.epoch)
+            log.info(
+                "group %s: assignment %d, with all members that came meanwhile", group.group_id, group.epoch
+            )
 
 
 def _was_refined(decision: StreamsDecision, epoch: int, refined: Mapping[str, TargetTasks]) -> None:

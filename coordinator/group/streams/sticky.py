@@ -119,7 +119,7 @@ class _Quota:
 def assign_sticky(
     members: JavaMap[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, TargetTasks]:
-    """The target of each member, by its id. Of each task with state, `standbys` copies are kept."""
+    """The target of each member, by its id. Each task with state gets `standbys` copies."""
     assignment = _Assignment(members, subtopologies, standbys)
     assignment.assign_active()
     if standbys:

@@ -124,7 +124,7 @@ def test_a_record_that_is_damaged_is_met_when_it_comes_to_it() -> None:
     for offset in (103, 200):
         with pytest.raises(CorruptRecordError):
             next(parse_from(header, damaged, offset))
-    with pytest.raises(CorruptRecordError, match="behind the last record"):
+    with pytest.raises(CorruptRecordError, match="after the last record"):
         [*parse_from(header, payload + b"x", 103)]
     with pytest.raises(CorruptRecordError):
         [*parse_from(header, payload[:-1], 103)]
