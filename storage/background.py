@@ -23,8 +23,8 @@ class Lane(Enum):
     FLUSHING = "flushing"
     """Syncing logs. Producers may wait for it."""
     METADATA = "metadata"
-    """Syncing the metadata log. Each change waits for it, so that no other log's slow sync may delay it
-    (Kafka: the thread of `KafkaRaftClient`)."""
+    """Syncing the metadata log. Each change waits for it, and no other log's slow sync delays it (Kafka: the
+    thread of `KafkaRaftClient`)."""
     WRITING = "writing"
     """Writing checkpoints and snapshots."""
     DELETING = "deleting"

@@ -1,9 +1,9 @@
 """Subscriptions by regular expression: when they are resolved, which topics they match, and what that changes.
 
-Expressions are RE2's (`coordinator/java/re2.py`). They must match a whole name, and match topics that the
-client which causes the resolution may describe. They are resolved in the background. The heartbeat with a new
-one is answered first, and long resolutions let others in (Kafka uses a thread). Each group has one resolution
-at a time, and the next one starts at least 10 seconds after the last.
+Expressions are RE2's (`coordinator/java/re2.py`). They must match a whole name, and only match topics that
+the requesting client may describe. They are resolved in the background. The heartbeat with a new one is
+answered first, and long resolutions let others in (Kafka uses a thread). Each group has one resolution at a
+time, and the next one starts at least 10 seconds after the last.
 
 The matches become records: at once if they are few, else beside the loop. If the group changes meanwhile the
 decision is made again, as for requests (`shard_parts.py`). If they can't be recorded, a later heartbeat has them

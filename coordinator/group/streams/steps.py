@@ -456,7 +456,7 @@ def _targets(
     """The targets of the members after the decision, including one that joins. All are empty while the topics
     don't fit.
 
-    Kafka may have other assignors, and considers racks. Here there is none that uses tags.
+    Kafka allows other assignors, and gives them racks. No assignor uses tags.
     """
     specs: JavaMap[str, TaskMemberSpec] = JavaMap()
     for member_id, member in group.members.items():
