@@ -1,1 +1,1 @@
-"""The command line for people: what one types to talk to a Kafka, and to look into its files."""
+"""The command line for people: commands that talk to a Kafka, or look into its files."""

@@ -1,4 +1,4 @@
-"""`python -m cli`, and every `barnabas COMMAND` but `cluster` and `format`."""
+"""`python -m cli`, and every `barnabas COMMAND` except `cluster`, `prove` and `format`."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Ending a transaction: that of a transactional id, or one that hangs in a partition.
+"""Ending a transaction by its transactional id, or one that hangs in a partition.
 
-Each is looked at first, so that a person can be asked. What has changed by the time of the answer is left alone.
+Each is looked up first, so that a person can be asked. If it has changed by the time of the answer, it is left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cli.wording import number_of, span
 
 
 def known_transaction(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction:
-    """As its coordinator has it. Raises CommandError where there is none."""
+    """Return the transaction according to its coordinator. Raises CommandError if there is none."""
     found = describe_transaction(cluster, transactional_id)
     if found is None:
         raise CommandError(
@@ -25,7 +25,7 @@ def known_transaction(cluster: KafkaCluster, transactional_id: str) -> Coordinat
 
 
 def transaction_to_fence(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction:
-    """What this id has open. Raises CommandError where that is nothing."""
+    """Return this id's open transaction. Raises CommandError if none is open."""
     found = known_transaction(cluster, transactional_id)
     if not found.is_open:
         reason = "it is being ended" if found.is_ending else "it has nothing open"
@@ -34,13 +34,13 @@ def transaction_to_fence(cluster: KafkaCluster, transactional_id: str) -> Coordi
 
 
 def question_of_fencing(found: CoordinatedTransaction) -> str:
-    """What is to be answered with yes."""
+    """The question to answer with yes."""
     partitions = number_of(len(found.partitions), "partition")
     return f"Abort what {found.transactional_id} has open in {partitions}, and fence its application?"
 
 
 def fence_transaction(cluster: KafkaCluster, found: CoordinatedTransaction) -> str:
-    """What was done. Raises CommandError where it isn't the transaction that was found any more."""
+    """Abort it and return what was done. Raises CommandError if it is no longer the transaction that was found."""
     name = found.transactional_id
     now = known_transaction(cluster, name)
     if (now.state, now.started_ms, now.producer_epoch) != (
@@ -48,16 +48,16 @@ def fence_transaction(cluster: KafkaCluster, found: CoordinatedTransaction) -> s
         found.started_ms,
         found.producer_epoch,
     ):
-        raise CommandError(f"{name} has got on meanwhile, and is {now.state}: nothing was done")
+        raise CommandError(f"{name} has gone on meanwhile and is {now.state}: nothing was done")
     fenced = fence(cluster, found)
-    return f"{name}: aborted; its epoch is {fenced.producer_epoch} now, and whoever had it before is fenced"
+    return f"{name}: aborted; its epoch is now {fenced.producer_epoch}, and its previous producer is fenced"
 
 
 def hanging_to_abort(
     cluster: KafkaCluster, partition: Partition, start_offset: int, now_ms: int, where: str, *, force: bool
 ) -> Blocker:
-    """The transaction that hangs there. Raises CommandError where none is open, and, unless forced, where it may still
-    end by itself. `where` are the options of a command that say which Kafka is meant."""
+    """Return the transaction that hangs there. Raises CommandError if none is open, and, unless forced, if it may still
+    end by itself. `where` are a command's options that say which Kafka is meant."""
     one = _blocker(cluster, partition, start_offset)
     if one.verdict != HANGING and not force:
         command = end_of(one, where)
@@ -72,7 +72,7 @@ def hanging_to_abort(
 
 
 def question_of_aborting(one: Blocker) -> str:
-    """What is to be answered with yes."""
+    """The question to answer with yes."""
     topic, index = one.open.partition
     return (
         f"Abort the transaction of producer id {one.open.producer_id} in {topic}-{index} that starts at"
@@ -81,10 +81,10 @@ def question_of_aborting(one: Blocker) -> str:
 
 
 def abort_hanging(cluster: KafkaCluster, one: Blocker) -> str:
-    """What was done. Raises CommandError where it isn't as it was found any more."""
+    """Abort it and return what was done. Raises CommandError if it has changed since it was found."""
     now = _blocker(cluster, one.open.partition, one.open.start_offset)
     if (key_of(now.open), now.verdict) != (key_of(one.open), one.verdict):
-        raise CommandError(f"it has changed meanwhile: {now.why}. Nothing was done")
+        raise CommandError(f"it has changed meanwhile: {now.why}; nothing was done")
     write_abort_marker(cluster, now.open)
     topic, index = one.open.partition
     return (
@@ -94,7 +94,7 @@ def abort_hanging(cluster: KafkaCluster, one: Blocker) -> str:
 
 
 def _blocker(cluster: KafkaCluster, partition: Partition, start_offset: int) -> Blocker:
-    """What is open there now; CommandError where nothing is."""
+    """Return what is open there now. Raises CommandError if nothing is."""
     found = open_all_along(cluster, [partition]).get(partition, [])
     for one in found:
         if one.open.start_offset == start_offset:

@@ -1,9 +1,9 @@
-"""How quick a Kafka is, by a client on this machine: producing, consuming, transactions, and a record's way.
+"""Measure how fast a Kafka is for a client on this machine: producing, consuming, transactions, end-to-end latency.
 
-  barnabas bench                        all of it, in topics of its own, which go at the end
+  barnabas bench                        everything, in a topic of its own that is deleted at the end
   barnabas bench produce consume --seconds 10
 
-The last line is for pasting into an issue.
+Paste the last line into an issue.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ POLL_EVERY: Final = 1000
 PACE_S: Final = 0.002
 SENT_AT: Final = b"sent at "
 MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
-"""How much is written at most, whatever the time says: it goes to a disk."""
+"""The most that is written, however long the time: it goes to a disk."""
 
 
 class Figure(NamedTuple):
-    """One row of what was measured."""
+    """One row of results."""
 
     what: str
     value: float
@@ -44,12 +44,16 @@ class Figure(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (default: all)"
+        "measures", nargs="*", metavar="MEASURE", help=f"one of {', '.join(MEASURES)} (default: all)"
     )
-    parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="for each (default: 5)")
-    parser.add_argument("--record-bytes", type=int, default=1024, metavar="N", help="(default: 1024)")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, metavar="S", help="duration of each (default: 5)"
+    )
+    parser.add_argument(
+        "--record-bytes", type=int, default=1024, metavar="N", help="size of a record's value (default: 1024)"
+    )
     parser.add_argument("-p", "--partitions", type=int, default=1, metavar="N", help="(default: 1)")
     parser.add_argument("-r", "--replicas", type=int, default=-1, metavar="N", help="(default: the broker's)")
     add_json(parser)
@@ -57,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     _check(options)
     confluent_kafka()
     settings = client_settings(options)
@@ -99,9 +103,9 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     for name in options.measures:
         if name not in MEASURES:
-            raise CommandUsageError(f"there is no measure {name}, but {', '.join(MEASURES)}")
+            raise CommandUsageError(f"there is no measure {name}; there are {', '.join(MEASURES)}")
     if options.seconds <= 0 or not 0 < options.record_bytes <= 900_000 or options.partitions < 1:
-        raise CommandUsageError("--seconds, --record-bytes (at most 900,000) and -p are more than nothing")
+        raise CommandUsageError("--seconds, --record-bytes (at most 900,000) and -p must be greater than 0")
 
 
 def _measured(name: str, bench: _Bench) -> list[Figure]:
@@ -112,7 +116,7 @@ def _measured(name: str, bench: _Bench) -> list[Figure]:
 
 
 class _Bench:
-    """What a measure is given."""
+    """What every measure needs."""
 
     def __init__(self, options: argparse.Namespace, topic: str) -> None:
         self.options = options
@@ -123,7 +127,7 @@ class _Bench:
         self._producers: list[Any] = []
 
     def drop(self) -> None:
-        """Forget what wasn't sent yet: nobody waits for it."""
+        """Drop unsent records: nobody waits for them."""
         for producer in self._producers:
             producer.purge()
 
@@ -158,13 +162,13 @@ def _produce(bench: _Bench) -> list[Figure]:
     took_s = time.perf_counter() - began_s
     if failures or left:
         raise CommandError(
-            f"produce: {reason(failures[0]) if failures else f'{left} records are on their way still'}"
+            f"produce: {reason(failures[0]) if failures else f'{left} records are still in flight'}"
         )
     return _pace("produce", produced, bench, took_s)
 
 
 def _consume(bench: _Bench) -> list[Figure]:
-    """What was produced; a few records where nothing was."""
+    """Read what was produced, or a few records if nothing was."""
     producer = bench.producer()
     for _ in range(POLL_EVERY):
         _queue(producer, bench)
@@ -195,7 +199,7 @@ def _consume(bench: _Bench) -> list[Figure]:
 
 
 def _transactions(bench: _Bench) -> list[Figure]:
-    """Of one record each, one after the other."""
+    """Measure transactions of one record each, one after the other."""
     producer = bench.producer(**{"transactional.id": bench.topic, "linger.ms": 0})
     producer.init_transactions(PATIENCE_S)
     commits: list[float] = []
@@ -215,7 +219,7 @@ def _transactions(bench: _Bench) -> list[Figure]:
 
 
 def _end_to_end(bench: _Bench) -> list[Figure]:
-    """500 records a second, each with the time at which it was sent."""
+    """Measure 500 records a second; each contains the time at which it was sent."""
     producer, consumer = bench.producer(**{"linger.ms": 0}), bench.consumer(**{"fetch.wait.max.ms": 100})
     places = [bench.library.TopicPartition(bench.topic, index) for index in range(bench.options.partitions)]
     at_ends = []
@@ -231,13 +235,13 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
             next_s += PACE_S
         producer.poll(0)
         message = consumer.poll(max(0.0, min(PACE_S, next_s - time.perf_counter())))
-        # A high watermark that lags may leave records of the measures before to be read first.
+        # A high watermark that lags may leave records of earlier measures to be read first.
         if message is not None and message.error() is None and message.value().startswith(SENT_AT):
             took.append(time.perf_counter() - float(message.value()[len(SENT_AT) :]))
     consumer.close()
     producer.flush(PATIENCE_S)
     if not took:
-        raise CommandError("end-to-end: no record came")
+        raise CommandError("end-to-end: no record arrived")
     return _spread("end to end", took)
 
 
@@ -273,13 +277,13 @@ def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> N
 
 
 def _delete(settings: Mapping[str, str], topic: str) -> None:
-    """By a connection of its own: brokers close one that was idle for as long as a bench may take."""
+    """Use a connection of its own: brokers close one that was idle for as long as a bench may take."""
     try:
         with KafkaCluster(settings) as cluster:
             error_code, message = the_one([*delete_topics(cluster, [topic]).values()], f"topic {topic}")
             check(error_code, message, f"topic {topic}")
     except CommandError as error:
-        say(f"topic {topic} is left behind: {error}")
+        say(f"topic {topic} wasn't deleted: {error}")
 
 
 def _queue(producer: Any, bench: _Bench, **arguments: Any) -> None:

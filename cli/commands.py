@@ -1,6 +1,6 @@
-"""The commands: what each is for, where it is, and under which heading `barnabas --help` shows it.
+"""The commands: what each is for, where its code is, and its heading in `barnabas --help`.
 
-Nothing of a command is imported before it is asked for: `barnabas --help` reads this table alone.
+A command's code is only imported when it is called: `barnabas --help` only reads this table.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 
 class Command(NamedTuple):
-    """`module` has `add_arguments(parser)`, and `run(options)`, which answers the exit status. `verbs` are the words
-    that may come first; without one it is `verbs[0]` that is meant."""
+    """`module` has `add_arguments(parser)`, and `run(options)`, which returns the exit status. `verbs` are the words
+    that may come first. Without one, `verbs[0]` is meant."""
 
     name: str
     module: str
@@ -20,8 +20,10 @@ class Command(NamedTuple):
 
 HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
     "write and read records": (
-        Command("produce", "cli.produce", "write records: lines, files, JSON lines; in transactions"),
-        Command("consume", "cli.consume", "read records: as they come, or from here to there"),
+        Command(
+            "produce", "cli.produce", "write records from lines, files or JSON lines, also in transactions"
+        ),
+        Command("consume", "cli.consume", "read records as they arrive, or from one place to another"),
     ),
     "look around, and ask why": (
         Command(
@@ -33,27 +35,29 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
         Command(
             "groups",
             "cli.groups",
-            "groups of all kinds, and how many records each has left; reset, delete",
+            "groups of all kinds, and how many records each has left to read; reset, delete",
             ("show", "list", "reset", "delete"),
         ),
         Command(
             "transactions",
             "cli.transactions",
-            "transactions, and why readers of committed records don't get on; abort",
+            "transactions, and why readers of committed records wait; abort",
             ("list", "show", "explain", "abort"),
         ),
-        Command(
-            "console", "cli.console.command", "a page in the browser: all of it, as it happens over time"
-        ),
+        Command("console", "cli.console.command", "all of this as a page in the browser, updated live"),
     ),
     "look into files, with no broker": (
         Command(
-            "inspect", "cli.inspect", "what is in a file or a folder: batches, indexes, checkpoints, metadata"
+            "inspect",
+            "cli.inspect",
+            "show what is in a file or a folder: batches, indexes, checkpoints, metadata",
         ),
-        Command("doctor", "cli.doctor", "is a data folder sound, whose is it, what would a start do"),
+        Command(
+            "doctor", "cli.doctor", "check a data folder: is it sound, whose is it, what would a start do"
+        ),
     ),
-    "measure, and be quicker": (
-        Command("bench", "cli.bench", "how quick a Kafka is, with a line to paste"),
+    "measure, and type less": (
+        Command("bench", "cli.bench", "measure how fast a Kafka is, with a line to paste"),
         Command("completion", "cli.completion", "completion for bash, zsh and tcsh"),
     ),
 }

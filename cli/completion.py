@@ -15,12 +15,12 @@ from cli.errors import USAGE, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     try:
         import shtab
     except ImportError:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """What takes a file or a folder is known by the name of its value."""
+    """Complete arguments that take a file or a folder. The metavar shows which do."""
     import shtab
 
     for action in parser._actions:
@@ -44,7 +44,7 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _whole() -> argparse.ArgumentParser:
-    """All commands in one parser."""
+    """Return one parser with all commands."""
     parser = argparse.ArgumentParser(prog="barnabas")
     commands = parser.add_subparsers()
     for command in COMMANDS.values():

@@ -1,4 +1,4 @@
-"""Settings of a topic: what each is, and why: by the topic's own value, the brokers' or Kafka's default."""
+"""A topic's settings: the value of each, and where it comes from: the topic, the brokers or Kafka's default."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def show_or_set(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     elif rows:
         show_table(SETTINGS_COLUMNS, rows)
     if not options.all and not options.json:
-        say(f"{len(found) - len(kept)} more are as Kafka has them by itself (--all shows them)")
+        say(f"{len(found) - len(kept)} more have Kafka's defaults (--all shows them)")
     return 0
 
 
 def settings_rows(cluster: KafkaCluster, name: str, kind: int = TOPIC) -> list[list[str]]:
-    """A line for each setting, as SETTINGS_COLUMNS has them. Raises CommandError."""
+    """Return a line for each setting, with the columns of SETTINGS_COLUMNS. Raises CommandError."""
     return [_row(each) for each in described(cluster, name, kind)]
 
 
@@ -65,20 +65,20 @@ def _row(setting: DescribeConfigsResourceResult) -> list[str]:
 
 
 def show_differing(cluster: KafkaCluster, topic: str) -> None:
-    """Those that are the topic's own."""
+    """Show the topic's own settings."""
     rows = [[topic, name, value] for name, value in differing(cluster, topic).items()]
     if rows:
         show_table(("topic", "setting", "value"), rows)
 
 
 def differing(cluster: KafkaCluster, topic: str) -> dict[str, str]:
-    """Those that are the topic's own, as they are shown."""
+    """Return the topic's own settings, as they are shown."""
     own = (each for each in described(cluster, topic) if each.config_source == OF_TOPIC)
     return {each.name: value_of(each) for each in own}
 
 
 def described(cluster: KafkaCluster, name: str, kind: int = TOPIC) -> list[DescribeConfigsResourceResult]:
-    """All settings of the topic, by name, or of a broker. Raises CommandError where there is none of that name."""
+    """Return all settings of the topic or broker. Raises CommandError if there is none of this name."""
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
         include_synonyms=True,
@@ -91,12 +91,12 @@ def described(cluster: KafkaCluster, name: str, kind: int = TOPIC) -> list[Descr
 
 
 def value_of(setting: DescribeConfigsResourceResult) -> str:
-    """As it is shown: nothing of what is secret."""
+    """Return the value to show, without secrets."""
     return "(secret)" if setting.is_sensitive else setting.value or ""
 
 
 def _else(setting: DescribeConfigsResourceResult) -> str:
-    """What would hold without the topic's own value: the next one in the line."""
+    """Return what would apply without the topic's own value: the next value in line."""
     others = [each for each in setting.synonyms if each.source != setting.config_source]
     if not others:
         return ""
@@ -105,7 +105,9 @@ def _else(setting: DescribeConfigsResourceResult) -> str:
 
 
 def _set(cluster: KafkaCluster, topic: str, changes: dict[str, str]) -> int:
-    described(cluster, topic)  # a broker takes settings for a name that no topic has, and keeps them for none
+    described(
+        cluster, topic
+    )  # a broker accepts settings for a name that no topic has, and keeps them for nothing
     altered = [
         IncrementalAlterableConfig(
             name=name, config_operation=SET if value else DELETE, value=value if value else None
@@ -119,5 +121,5 @@ def _set(cluster: KafkaCluster, topic: str, changes: dict[str, str]) -> int:
     result = the_one(cluster.ask(request, IncrementalAlterConfigsResponse).responses, f"topic {topic}")
     check(result.error_code, result.error_message, f"topic {topic}")
     for name, value in changes.items():
-        say(f"{topic}: {name}={value}" if value else f"{topic}: {name} has no value of its own any more")
+        say(f"{topic}: {name}={value}" if value else f"{topic}: {name} no longer has a value of its own")
     return 0

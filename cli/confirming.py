@@ -1,4 +1,4 @@
-"""What can't be undone is asked for twice at a terminal."""
+"""Confirming irreversible actions at a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cli.errors import CommandError, CommandUsageError
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns where `--yes` was given, or the person at the terminal says so; raises CommandError otherwise."""
+    """Return if `--yes` was given or the person at the terminal agrees. Raises CommandError otherwise."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandUsageError(f"{question} Nobody is at the terminal to say so: give --yes")
+        raise CommandUsageError(f"{question} Nobody is at the terminal to confirm: give --yes")
     sys.stderr.write(f"{printable(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -21,6 +21,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def confirm_at_terminal(question: str, *, yes: bool) -> None:
-    """As `confirm`, of what says all of it already: a script, which nobody answers for, isn't asked."""
+    """Like `confirm`, for a command that already says everything: a script isn't asked."""
     if sys.stdin.isatty():
         confirm(question, yes=yes)

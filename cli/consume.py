@@ -1,11 +1,11 @@
-"""Read records: those of committed transactions, as they come, until Ctrl-C.
+"""Read records as they arrive, those of committed transactions, until Ctrl-C.
 
-barnabas consume orders                          from the first record on, and then those that come
+barnabas consume orders                          from the first record on, then new ones as they arrive
 barnabas consume orders -e                       until there are no more
-barnabas consume orders --from -10 -e            what is in the last ten offsets of each partition
+barnabas consume orders --from -10 -e            the last ten offsets of each partition
 barnabas consume orders --from 15m --show key,time
-barnabas consume orders --json                   what `barnabas produce --json` takes back
-barnabas consume orders --group billing          as a member of a group, from where it is
+barnabas consume orders --json                   lines that `barnabas produce --json` reads
+barnabas consume orders --group billing          as a member of a group, from the group's offsets
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WAIT_S: Final = 0.2
 ASK_S: Final = 10.0
 QUEUED_KIB: Final = 65_536
 QUEUE_BACKOFF_MS: Final = 5
-"""By itself librdkafka asks for nothing in the second after its queue was full."""
+"""By default, librdkafka fetches nothing in the second after its queue was full."""
 SHOWN: Final = ("topic", "partition", "offset", "time", "headers", "key")
 LIVES_BY: Final = ("enable.partition.eof", "enable.auto.offset.store")
 PAST_ALL: Final = 2**63 - 1
@@ -45,40 +45,45 @@ Lines = Callable[[Sequence[Any]], bytes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     parser.add_argument("topics", nargs="+", type=name_in_kafka, metavar="TOPIC")
     parser.add_argument("--from", dest="start", metavar="PLACE", help=f"{FORMS} (default: earliest)")
     parser.add_argument(
         "--to", dest="end", metavar="PLACE", help="end before this offset or time, in each partition"
     )
+    parser.add_argument("-e", "--until-empty", action="store_true", help="end when everything was read")
+    parser.add_argument("-n", "--count", type=int, metavar="N", help="end after N records")
     parser.add_argument(
-        "-e", "--until-empty", action="store_true", help="end when all that is there was read"
-    )
-    parser.add_argument("-n", "--count", type=int, metavar="N", help="end after so many records")
-    parser.add_argument(
-        "-p", "--partition", type=int, action="append", metavar="N", help="(default: all; may be repeated)"
+        "-p",
+        "--partition",
+        type=int,
+        action="append",
+        metavar="N",
+        help="only this partition (default: all; may be repeated)",
     )
     parser.add_argument(
         "-g",
         "--group",
         type=name_in_kafka,
         metavar="NAME",
-        help="be one of this group, and commit what was written",
+        help="join this group, and commit the offsets of printed records",
     )
     parser.add_argument(
-        "--uncommitted", action="store_true", help="records of open and aborted transactions as well"
+        "--uncommitted", action="store_true", help="also records of open and aborted transactions"
     )
-    parser.add_argument("--json", action="store_true", help="an object a line, with all that a record has")
     parser.add_argument(
-        "--show", metavar="WHAT", help=f"in front of the value, with tabs: {', '.join(SHOWN)}"
+        "--json", action="store_true", help="one object per line, with everything that a record has"
     )
-    parser.add_argument("--key-format", choices=FORMATS, default="text", help="what keys are")
-    parser.add_argument("--value-format", choices=FORMATS, default="text", help="what values are")
+    parser.add_argument(
+        "--show", metavar="WHAT", help=f"columns before the value, separated by tabs: {', '.join(SHOWN)}"
+    )
+    parser.add_argument("--key-format", choices=FORMATS, default="text", help="the format of keys")
+    parser.add_argument("--value-format", choices=FORMATS, default="text", help="the format of values")
     add_connection(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it. Ctrl-C is a good end where nothing else was to end it."""
+    """See `cli.commands.Command`. Ctrl-C is a regular end if no option gave another one."""
     shown = _checked(options)
     library = confluent_kafka()
     own: dict[str, object] = {
@@ -93,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         "allow.auto.create.topics": False,
     }
     client = Client(options, own)
-    client.refuse(dict.fromkeys(LIVES_BY, "consume lives by its own"))
+    client.refuse(dict.fromkeys(LIVES_BY, "consume sets it itself"))
     consumer = client.made(library.Consumer)
     lines = _lines(options, shown)
     try:
@@ -108,33 +113,33 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checked(options: argparse.Namespace) -> list[str]:
-    """The columns that are shown. CommandUsageError for what doesn't go together."""
+    """Return the columns to show. Raises CommandUsageError for options that don't go together."""
     if options.count is not None and options.count < 1:
-        raise CommandUsageError(f"-n {options.count}: one record at least")
+        raise CommandUsageError(f"-n {options.count}: it must be at least 1")
     if options.group and (options.start or options.end or options.partition):
         raise CommandUsageError(
-            "--group begins where the group is, in the partitions that it is given: "
-            "it goes without --from, --to and -p (`barnabas groups reset` moves a group)"
+            "--group starts at the group's offsets, in the partitions that it is assigned: "
+            "leave out --from, --to and -p (`barnabas groups reset` moves a group)"
         )
     shown = [part.strip() for part in options.show.split(",")] if options.show else []
     for part in shown:
         if part not in SHOWN:
-            raise CommandUsageError(f"--show {part}: what it takes is {', '.join(SHOWN)}")
+            raise CommandUsageError(f"--show {part}: it takes {', '.join(SHOWN)}")
     if options.json and (options.key_format, options.value_format) != ("text", "text"):
         raise CommandUsageError(
             "--key-format and --value-format are for text: --json writes the bytes as they are"
         )
     if options.key_format != "text" and "key" not in shown:
-        raise CommandUsageError("--key-format: keys are shown by --show key")
+        raise CommandUsageError("--key-format needs --show key")
     if shown and options.json:
-        raise CommandUsageError("--show: --json shows all that a record has")
+        raise CommandUsageError("--show: --json already shows everything that a record has")
     return shown
 
 
 @contextlib.contextmanager
 def interrupted(then: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C (or SIGTERM) is told by a call, so that what was written is committed; the next one ends it
-    at once."""
+    """Handle the first Ctrl-C (or SIGTERM) by a call, so that the offsets of printed records are committed. The next
+    one ends the process at once."""
 
     def first(*_: object) -> None:
         for number, handler in before.items():
@@ -150,7 +155,7 @@ def interrupted(then: Callable[[], None]) -> Iterator[None]:
 
 
 class _Reading:
-    """What is read, how far, and when it is enough. `enough` is for whoever has it end early, between two writes."""
+    """What to read, how far, and when to stop. Call `enough` to end early, between two writes."""
 
     was_interrupted = False
 
@@ -169,13 +174,13 @@ class _Reading:
         self.was_interrupted = True
 
     def begin(self) -> None:
-        """Knows what to read. Raises CommandError."""
+        """Find out what to read. Raises CommandError."""
         options = self._options
         now_ms = int(time.time() * 1000)
         start = place(options.start or "earliest", "--from", now_ms)
         end = place(options.end, "--to", now_ms) if options.end else None
         if end is not None and end.word == "earliest":
-            raise CommandUsageError("--to earliest: nothing lies before it")
+            raise CommandUsageError("--to earliest: there is nothing before it")
         partitions = {topic: self._client.partitions(self._consumer, topic) for topic in options.topics}
         if options.group:
             self._consumer.subscribe(
@@ -186,7 +191,7 @@ class _Reading:
         for topic, there in partitions.items():
             for index in options.partition or there:
                 if index not in there:
-                    raise CommandError(f"topic {topic} has no partition {index}, but {len(there)}")
+                    raise CommandError(f"topic {topic} has no partition {index}; it has {len(there)}")
                 chosen.append((topic, index))
         try:
             starts = {each: self._start(each, start) for each in chosen}
@@ -204,7 +209,7 @@ class _Reading:
         self._consumer.assign(at)
 
     def go_on(self, lines: Lines) -> None:
-        """Writes a line for each record, until it is enough."""
+        """Write a line for each record until it is enough."""
         write, flush = sys.stdout.buffer.write, sys.stdout.buffer.flush
         while not self._is_enough():
             at_once = AT_ONCE if self._left is None else min(AT_ONCE, self._left)
@@ -241,7 +246,7 @@ class _Reading:
         return bool(ends_of_itself and self._was_assigned and self._ended >= self._assigned)
 
     def _notice(self, came: Sequence[Any]) -> None:
-        """Ends of partitions, and errors."""
+        """Note the ends of partitions, and raise errors."""
         of_end = self._library.KafkaError._PARTITION_EOF
         for message in came:
             error = message.error()
@@ -265,7 +270,8 @@ class _Reading:
         return kept
 
     def _store(self, records: Sequence[Any]) -> None:
-        """What was written may be committed; not for partitions that went to another member meanwhile."""
+        """Let the offsets of printed records be committed, except in partitions that went to another member
+        meanwhile."""
         next_ones = {(each.topic(), each.partition()): each.offset() + 1 for each in records}
         kept = [
             self._library.TopicPartition(*each, offset)
@@ -280,7 +286,7 @@ class _Reading:
         self._assigned |= {(each.topic, each.partition) for each in partitions}
         if self._options.until_empty and not self._assigned:
             say(
-                f"group {self._options.group} has other members for all partitions: none is left for this one"
+                f"group {self._options.group} has other members for all partitions; none is left for this one"
             )
 
     def _gave(self, consumer: Any, partitions: Sequence[Any]) -> None:
@@ -289,8 +295,8 @@ class _Reading:
         self._ended -= gone
 
     def _start(self, each: Partition, at: Place) -> int:
-        """Where reading begins; what lies before the first record begins there, and what lies beyond the last one
-        at the end."""
+        """Return where to start reading. A place before the first record becomes the first record, one after the last
+        record the end."""
         low, offset, high = self._located(each, at)
         return min(max(low, offset), high)
 
@@ -298,7 +304,7 @@ class _Reading:
         return self._located(each, at)[1]
 
     def _located(self, each: Partition, at: Place) -> tuple[int, int, int]:
-        """The place as an offset, between the start of the log and its end."""
+        """Return the place as an offset, with the log's start and end."""
         low, high = map(int, self._consumer.get_watermark_offsets(self._library.TopicPartition(*each), ASK_S))
         if at.word is not None:
             return low, low if at.word == "earliest" else high, high
@@ -315,7 +321,7 @@ class _Reading:
 
 
 def _lines(options: argparse.Namespace, shown: Sequence[str]) -> Lines:
-    """What is written of records: of a long topic mostly bare values."""
+    """Return the function that formats records. A long topic is mostly bare values."""
     is_terminal = sys.stdout.isatty()
     if not (options.json or shown or is_terminal) and options.value_format == "text":
         return lambda records: b"\n".join([*[message.value() or b"" for message in records], b""])
@@ -338,7 +344,8 @@ def _of_json(message: Any) -> bytes:
 
 
 def _of_text(shown: Sequence[str], options: argparse.Namespace, is_terminal: bool) -> Line:
-    """A line with the columns and the value. To a terminal nothing goes that isn't printable."""
+    """Return a function for a line with the columns and the value. It writes only printable characters to a
+    terminal."""
     value_of = FORMATS[options.value_format].show
     key_of = FORMATS[options.key_format].show
 
@@ -378,7 +385,7 @@ def _time(message: Any) -> str:
 
 
 def _shown(lines: Lines, records: Sequence[Any]) -> tuple[list[Any], CommandError]:
-    """Those before the first that can't be shown, and which that is."""
+    """Return the records before the first one that can't be shown, and the error that names that one."""
     for number, message in enumerate(records):
         try:
             lines([message])

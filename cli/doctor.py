@@ -1,11 +1,11 @@
-"""Whether a node's folders are sound, whose they are, and what a start would do of them. Nothing is changed.
+"""Check a node's folders: are they sound, whose are they, and what would a start do? Nothing is changed.
 
 barnabas doctor data                            one folder
 barnabas doctor disk1 disk2                     all log.dirs of a node
-barnabas doctor --config server.properties      those that the file names
+barnabas doctor --config server.properties      the folders that the file names
 
-It reads every batch, which a start doesn't, and holds against each other all that several files say. A note is
-nothing to worry about; with a warning or an error the exit status is 1, and 2 for what is no folder of Kafka's.
+It reads every batch, unlike a start, and compares what several files say about the same thing. A note is
+nothing to worry about. With a warning or an error the exit status is 1; if a folder isn't Kafka's it is 2.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folders."""
+    """Add the folders."""
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the node's log.dirs")
     parser.add_argument(
-        "--config", metavar="FILE", help="a server.properties that names them, instead of DIR"
+        "--config", metavar="FILE", help="a server.properties file that names the folders, instead of DIR"
     )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     from broker.disks.examination import CLEANUP_POLICY, look
     from cli.inspecting.place import FILES
     from storage.disk_files import locked_by
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _directories(options: argparse.Namespace, said: dict[str, str] | None) -> tuple[list[str], str]:
-    """Those of the node, and the one of the metadata log. Raises CommandUsageError."""
+    """Return the node's folders, and the one with the metadata log. Raises CommandUsageError."""
     from cli.inspecting.kinds import is_data_folder, is_partition
 
     if options.directories and options.config is not None:
@@ -77,12 +77,12 @@ def _directories(options: argparse.Namespace, said: dict[str, str] | None) -> tu
     paths = [*dict.fromkeys(paths)]
     for path in paths:
         if not os.path.isdir(path):
-            raise CommandUsageError(f"{path} isn't there, or is no folder")
+            raise CommandUsageError(f"{path} doesn't exist, or isn't a folder")
         if not is_data_folder(path):
             hint = ""
             if is_partition(path):
-                hint = f": it is a partition's. Give {os.path.dirname(path)}, or `barnabas inspect {path}`"
-            raise CommandUsageError(f"{path} is no data folder of Kafka's{hint}")
+                hint = f": it is a partition's folder. Give {os.path.dirname(path)}, or run `barnabas inspect {path}`"
+            raise CommandUsageError(f"{path} isn't a Kafka data folder{hint}")
     has_it = [path for path in paths if os.path.isdir(f"{path}/__cluster_metadata-0")]
     return paths, (has_it or paths)[0]
 
@@ -95,7 +95,7 @@ def _named_by(path: str, said: dict[str, str]) -> tuple[list[str], str]:
 
 
 def _summary(looked: Examination, holders: dict[str, LockedError]) -> dict[str, object]:
-    """What one wants to know of the folders before anything is wrong."""
+    """Return what people want to know about the folders even if nothing is wrong."""
     from broker.controller.metadata_versions import METADATA_VERSION
 
     features = {} if looked.metadata is None else dict(looked.metadata.features)
@@ -122,14 +122,14 @@ def _summary(looked: Examination, holders: dict[str, LockedError]) -> dict[str, 
     if holders:
         summary["in_use"] = [
             f"{path} by process {holder.holder or 'unknown'} {holder.command}".strip()
-            + ": what is found may be in motion"
+            + ": the findings may be changing"
             for path, holder in holders.items()
         ]
     return summary
 
 
 def _in_few_words(partitions: list[tuple[str, int]]) -> list[str]:
-    """Those that follow each other as one: `t-0…48`."""
+    """Join consecutive partitions: `t-0…48`."""
     runs: list[tuple[str, int, int]] = []
     for topic, number in sorted(partitions):
         if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
@@ -145,13 +145,13 @@ def _level(level: int) -> str:
     try:
         return f"{release_of(level)} ({level})"
     except ValueError:
-        return f"{level}, of a Kafka that isn't known here"
+        return f"{level}, from a Kafka that this version doesn't know"
 
 
 def _kind(looked: Examination) -> str:
-    """By what is in it: nothing in a folder says which program made it, Kafka or barnabas."""
+    """Return what kind of folder it is, by its contents: nothing in a folder says whether Kafka or barnabas made it."""
     if looked.metadata is None:
-        return "data of a broker, whose metadata can't be read"
+        return "data of a broker with unreadable metadata"
     node_ids = {of_it.node_id for of_it in looked.directories.values()}
     roles = [
         role
@@ -164,7 +164,7 @@ def _kind(looked: Examination) -> str:
 
 
 def _recovery(looked: Examination) -> str:
-    """What a start does before it serves."""
+    """Return what a start does before it serves requests."""
     unclean = [path for path, of_it in looked.directories.items() if not of_it.clean]
     if not unclean:
         return "checks nothing: the last run stopped cleanly"
@@ -181,8 +181,8 @@ def _recovery(looked: Examination) -> str:
             segments += len(again)
             size += sum(walked.end for walked in again)
     return (
-        f"reads again what lies behind the recovery points: {segments:,} segments, {size:,} bytes, "
-        f"of {partitions:,} partitions; it cuts what doesn't hold, and makes the indexes anew"
+        f"reads everything after the recovery points again: {segments:,} segments, {size:,} bytes, "
+        f"of {partitions:,} partitions; it cuts off what is damaged, and rebuilds the indexes"
     )
 
 

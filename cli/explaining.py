@@ -1,10 +1,11 @@
-"""Why readers of committed records wait: each partition whose last stable offset is behind, and the transaction that
-holds it there.
+"""Why readers of committed records wait: the partitions whose last stable offset lags, and the transactions that hold
+it there.
 
-A transaction hangs where no marker can come any more, by Kafka's own definition: its coordinator doesn't have this
-partition in what this producer id does, or no coordinator knows the producer id at all. What is on its way meanwhile
-is no proof, so the partition is looked at before the coordinators and again after them: a transaction that was open
-at both times was open all along.
+A transaction hangs if no marker can come any more, by Kafka's own definition: its coordinator doesn't have this
+partition in the transaction of this producer id, or no coordinator knows the producer id at all. Something may be in
+flight, so the partition is checked before the coordinators and again after them. A transaction that was open both times
+was open all along.
+
 Source: `TransactionsCommand.FindHangingTransactionsCommand` of Kafka.
 """
 
@@ -37,16 +38,16 @@ from cli.client.transactions import (
 from protocol.messages.metadata import MetadataResponseTopic
 
 TAIL_OFFSETS: Final = 1_000
-"""How far back from its end a partition is searched for a record that a reader gets."""
+"""How far back from a partition's end to search for a record that a reader gets."""
 UNKNOWN, HANGING, OPEN, ENDING = "unknown", "hanging", "open", "ending"
 LARGEST_TIMEOUT_MS: Final = 15 * 60_000
-"""`transaction.max.timeout.ms` by default: what nobody ends hangs once its last record is older. Until then a
-coordinator may know of it that this user may not ask. Source: `find-hanging` of Kafka."""
+"""The default of `transaction.max.timeout.ms`. If nothing ends a transaction, it hangs once its last record is older
+than this. Until then, a coordinator may know it that this user may not ask. Source: Kafka's `find-hanging`."""
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """A transaction that is open in a partition, its records there, and what its coordinator says of it."""
+    """A transaction that is open in a partition, its records there, and its state according to its coordinator."""
 
     open: OpenTransaction
     records: int
@@ -55,7 +56,7 @@ class Blocker:
     why: str
 
     def may_be_hidden(self, now_ms: int) -> bool:
-        """Whether a coordinator may still end it whose transactional id this user may not describe."""
+        """Return True if a coordinator may still end it, under a transactional id that this user may not describe."""
         if self.verdict != HANGING or self.coordinated is not None:
             return False
         return now_ms - self.open.last_timestamp_ms < LARGEST_TIMEOUT_MS
@@ -63,8 +64,8 @@ class Blocker:
 
 @dataclass(frozen=True)
 class WaitingPartition:
-    """`blockers` are in the order of their starts: the first holds the last stable offset, the next ones would. There
-    are none where a transaction has ended, but the replicas in sync don't have its marker yet."""
+    """A partition whose readers wait. `blockers` are sorted by start: the first one holds the last stable offset, the
+    next ones would. It is empty if a transaction has ended and the in-sync replicas don't have its marker yet."""
 
     partition: Partition
     leader: int
@@ -76,8 +77,8 @@ class WaitingPartition:
 
 @dataclass(frozen=True)
 class Tail:
-    """The offsets at the end of a partition that hold no record which readers get, only markers, records of aborted
-    transactions and gaps. `is_all` where it goes at least so far back."""
+    """The last offsets of a partition, if they hold no record for readers: only markers, records of aborted
+    transactions and gaps. Unless `is_all`, it goes back even further."""
 
     partition: Partition
     offsets: int
@@ -86,7 +87,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`tails` are of partitions that nobody waits in; `without_leader` are those that can't be asked."""
+    """`tails` are of partitions that nobody waits in. `without_leader` are partitions that can't be asked."""
 
     waiting: list[WaitingPartition]
     tails: list[Tail]
@@ -97,7 +98,7 @@ class Explanation:
 def explain(
     cluster: KafkaCluster, topics: list[MetadataResponseTopic], effort: Effort, *, with_tails: bool
 ) -> Explanation:
-    """Of these topics' partitions. Raises CommandError."""
+    """Explain the waiting in these topics' partitions. Raises CommandError."""
     leaders = leaders_of(topics)
     stable, ends = stable_and_ends(cluster, leaders)
     behind = [each for each in leaders if each in ends and stable.get(each, ends[each]) < ends[each]]
@@ -127,13 +128,13 @@ Key = tuple[Partition, int, int]
 
 
 def key_of(one: OpenTransaction) -> Key:
-    """A transaction begins at its offset once."""
+    """Return what identifies a transaction: only one begins at its offset."""
     return one.partition, one.producer_id, one.start_offset
 
 
 def open_all_along(cluster: KafkaCluster, partitions: Iterable[Partition]) -> dict[Partition, list[Blocker]]:
-    """The open transactions of each partition, by their start, none of them counted, with what is to become of each:
-    they were open before their coordinators were asked, and are after it. Raises CommandError."""
+    """Return each partition's open transactions, sorted by start, with a verdict on each but without counts. They were
+    open before their coordinators were asked, and after. Raises CommandError."""
     asked = [*partitions]
     opened = open_transactions(cluster, asked)
     coordinated = _by_producer_id(cluster, opened.values())
@@ -150,16 +151,16 @@ def open_all_along(cluster: KafkaCluster, partitions: Iterable[Partition]) -> di
 def verdict_of(
     one: OpenTransaction, coordinated: CoordinatedTransaction | None, *, complete: bool
 ) -> tuple[str, str]:
-    """What is to become of it, and why: HANGING where no marker will come. `complete`: whether all coordinators could
-    be asked."""
+    """Return what will become of it, and why: HANGING if no marker will come. `complete`: True if all coordinators
+    could be asked."""
     if coordinated is None:
         if not complete:
             return (
                 UNKNOWN,
-                "a coordinator that may know of it isn't there: __transaction_state lacks a leader",
+                "a coordinator that may know it is missing: a partition of __transaction_state has no leader",
             )
-        unknown = f"no coordinator knows of producer id {one.producer_id}"
-        return HANGING, f"{unknown} in a transactional id that you may describe"
+        unknown = f"no coordinator knows producer id {one.producer_id}"
+        return HANGING, f"{unknown} for a transactional id that you may describe"
     if one.partition not in coordinated.partitions:
         doing = f"is {coordinated.state}" + (", in other partitions" if coordinated.partitions else "")
         return HANGING, f"its coordinator doesn't have this partition in the transaction: {doing}"
@@ -186,7 +187,7 @@ def _judged(one: OpenTransaction, coordinated: CoordinatedTransaction | None, co
 def _tails(
     cluster: KafkaCluster, partitions: Iterable[Partition], ends: Mapping[Partition, int], effort: Effort
 ) -> list[Tail]:
-    """Only of partitions whose last offsets hold nothing for readers."""
+    """Return the tails of those partitions whose last offsets hold nothing for readers."""
     starts: dict[Partition, int] = defaultdict(int)
     starts |= list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     tails = []

@@ -1,4 +1,4 @@
-"""What was found out of waiting readers: in words for a person, and as a document for programs."""
+"""An explanation of waiting readers: in words for a person, and as a document for programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from cli.wording import moment, number_of, span
 
 
 def told_in_words(found: Explanation, where: str, now_ms: int) -> str:
-    """A paragraph for each partition whose readers wait, with what ends it. `where` are the options of a command that
-    say which Kafka is meant."""
+    """Return a paragraph for each partition whose readers wait, with what ends the wait. `where` are a command's
+    options that say which Kafka is meant."""
     paragraphs = [_waiting(each, where, now_ms) for each in found.waiting]
     if not found.waiting:
         of = number_of(found.looked_at, "partition")
@@ -31,12 +31,12 @@ def told_in_words(found: Explanation, where: str, now_ms: int) -> str:
         paragraphs.append("\n".join(_tail(each) for each in found.tails))
     if found.without_leader:
         names = ", ".join(_name(*each) for each in found.without_leader)
-        paragraphs.append(f"Without a leader, so that nobody can read or tell: {names}.")
+        paragraphs.append(f"Without a leader, so nobody can read them or know more: {names}.")
     return "\n\n".join(paragraphs)
 
 
 def end_of(one: Blocker, where: str) -> str | None:
-    """The command that ends it; None where none is needed."""
+    """Return the command that ends it, or None if none is needed."""
     if one.verdict == HANGING:
         topic, index = one.open.partition
         return (
@@ -71,7 +71,7 @@ def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
 
 
 def _behind(each: WaitingPartition) -> str:
-    """How many records, and what becomes of them."""
+    """Return how many records wait, and what becomes of them."""
     counted = each.counted
     undecided = sum(counted.undecided.values())
     exact = counted.is_exact
@@ -106,15 +106,15 @@ def _where_open(one: Blocker, is_exact: bool) -> str:
 
 
 def _until(one: Blocker, now_ms: int) -> str:
-    """What happens by itself."""
+    """Return what happens without any action."""
     if one.may_be_hidden(now_ms):
-        return f"It seems to hang: {printable(one.why)}. Its last record is young, so that it may be another user's."
+        return f"It seems to hang: {printable(one.why)}. Its last record is young, so it may belong to another user."
     if one.verdict == HANGING:
         return f"It hangs: {printable(one.why)}. No broker will ever end it."
     if one.verdict == ENDING:
         return "It is being ended: the outcome is certain, and its markers are on their way."
     if one.coordinated is None:
-        return f"Whether it hangs can't be said: {one.why}."
+        return f"It is unknown whether it hangs: {one.why}."
     return _timeout(one.coordinated, now_ms)
 
 
@@ -151,18 +151,18 @@ def _ending(one: Blocker, where: str, now_ms: int) -> list[str]:
         return ["To end it:", f"  {command}"]
     if one.verdict == ENDING and one.coordinated is not None:
         node = one.coordinated.coordinator
-        return [f"Nothing is to be done. If it stays so, restart broker {node}, which coordinates it."]
-    return ["To find out: bring back the brokers that are missing, and ask again."]
+        return [f"You needn't do anything. If it stays like this, restart broker {node}, its coordinator."]
+    return ["To find out: bring back the missing brokers, and ask again."]
 
 
 def _tail(each: Tail) -> str:
-    """A reader that stands there has all, although its position is behind."""
+    """Say that a reader has everything although its position is lower than the end."""
     name = _name(*each.partition)
     offsets = number_of(each.offsets, "offset", is_exact=each.is_all)
     last = "the last offset holds" if offsets == "1 offset" else f"the last {offsets} hold"
     return (
         f"{name}: {last} no record for readers of committed ones, only markers or records of aborted"
-        " transactions. Nothing is waited for there, whatever a difference of offsets says."
+        " transactions. Nobody waits there, whatever the difference of offsets says."
     )
 
 
@@ -184,7 +184,7 @@ def _listed(parts: list[str]) -> str:
 
 
 def as_document(found: Explanation, where: str, now_ms: int) -> dict[str, Any]:
-    """For programs: times in ms since 1970, offsets and counts as numbers."""
+    """Return the explanation for programs: times in ms since 1970, offsets and counts as numbers."""
     return {
         "at_ms": now_ms,
         "waiting": [_waiting_document(each, where) for each in found.waiting],

@@ -1,4 +1,4 @@
-"""Keys, values and headers as text, and back: as they are, as numbers, in base64, or as JSON says them."""
+"""Keys, values and headers as text, and back: unchanged, as numbers, in base64, or as JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Encode = Callable[[bytes], bytes]
 
 
 class Format(NamedTuple):
-    """`show` makes of a record's bytes those that are written; `read` makes of text the record's bytes. Each raises
-    ValueError for what isn't of its kind."""
+    """`show` turns a record's bytes into the bytes to write; `read` turns text into the record's bytes. Each raises
+    ValueError for data that doesn't fit."""
 
     show: Decode
     read: Encode
@@ -56,11 +56,11 @@ FORMATS: Final[dict[str, Format]] = {
     "int64": _number(">q", int),
     "double": _number(">d", float),
 }
-"""As Kafka's serializers of these names have them; text is whatever bytes there are."""
+"""The formats are those of Kafka's serializers with these names; text may be any bytes."""
 
 
 def to_json(data: bytes | None) -> object:
-    """A string where the bytes are one, an object with `base64` where they aren't, null for null."""
+    """Return a string if the bytes are UTF-8, an object with `base64` if they aren't, None for None."""
     if data is None:
         return None
     try:
@@ -70,8 +70,8 @@ def to_json(data: bytes | None) -> object:
 
 
 def from_json(value: object, what: str) -> bytes | None:
-    """The bytes that `to_json` said. Anything else of JSON's (a number, a list, an object) is its own text.
-    ValueError for base64 that is none."""
+    """Return the bytes of a `to_json` value. Other JSON values (a number, a list, an object) become their own text.
+    Raises ValueError for wrong base64."""
     if value is None:
         return None
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""How many records a group has left, partition by partition."""
+"""How many records a group has left to read, partition by partition."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from cli.client.groups import DescribedGroup, committed_offsets, share_offsets, 
 from cli.client.offsets import EARLIEST, Partition, list_offsets, stable_and_ends, that_are_there
 
 UNSTABLE: Final = (
-    "a transaction that is open is about to commit another offset, and consumers that start here wait for its end:"
+    "an open transaction is about to commit another offset, and consumers that start here wait for its end:"
     " barnabas transactions explain --internal says which"
 )
 IN_ALL_S: Final = 60.0
-"""Of a group with many partitions: what is left of it then is "at least" none. `--exact` has the time that it takes."""
+"""The time limit for all partitions of a group together. What isn't counted by then is "at least" 0. `--exact` has no
+limit."""
 
 
 @dataclass(frozen=True)
 class LagOfPartition:
-    """Records that a reader of committed ones gets now (`lag`), that it gets once what is open before them has ended
-    (`waiting`), of open transactions (`open`), and of any kind, for a reader of everything (`all_records`).
+    """The records that a group has left to read in a partition.
 
-    Numbers are None where nothing is committed, or where the partition has no leader. `committed` is the start offset
-    of a share group."""
+    lag: a reader of committed records gets them now. waiting: it gets them once the open transactions before them have
+    ended. open: records of open transactions. all_records: all of them, for a reader of everything. Numbers are None if
+    nothing is committed, or the partition has no leader. For a share group, `committed` is the start offset.
+    """
 
     partition: Partition
     committed: int | None
@@ -47,7 +49,7 @@ class LagOfPartition:
 
 
 def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> list[LagOfPartition]:
-    """Of what it has committed, and of what its members have. Raises CommandError."""
+    """Return the lag of the partitions that it has committed, or that its members have. Raises CommandError."""
     committed = committed_offsets(cluster, group.listed.name)
     members = _members_of(group)
     partitions = that_are_there(cluster, {*committed, *members})
@@ -102,7 +104,7 @@ def counted_lag(
     note: str = "",
     is_unstable: bool = False,
 ) -> LagOfPartition:
-    """What the count of records says of a committed offset."""
+    """Return the lag that follows from a count of records after a committed offset."""
     return LagOfPartition(
         partition,
         offset,
@@ -120,7 +122,8 @@ def counted_lag(
 
 
 def share_lags(cluster: KafkaCluster, group: DescribedGroup) -> list[LagOfPartition]:
-    """As its coordinator has them: what was delivered out of order is known only there. Raises CommandError."""
+    """Return the lags according to the coordinator: only it knows what was delivered out of order. Raises
+    CommandError."""
     found = share_offsets(cluster, group.listed.name)
     members = _members_of(group)
     partitions = that_are_there(cluster, found)
@@ -147,9 +150,9 @@ def _members_of(group: DescribedGroup) -> dict[Partition, str]:
 
 
 def note_of_offset(offset: int, start: int, end: int) -> str:
-    """What is to be said of a committed offset that is outside of the log."""
+    """Return a note if the committed offset is outside of the log."""
     if offset < start:
         return f"the committed offset {offset} is gone, the log starts at {start}: auto.offset.reset decides"
     if offset > end:
-        return f"the committed offset {offset} is behind the end {end}: auto.offset.reset decides"
+        return f"the committed offset {offset} is after the end {end}: auto.offset.reset decides"
     return ""

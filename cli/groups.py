@@ -1,14 +1,14 @@
 """Groups of all kinds: classic, consumer, share, Streams, and simple ones, which only commit offsets.
 
-barnabas groups                           all of them, a line each
-barnabas groups billing                   its members, and for each partition how many records it has left
+barnabas groups                           all of them, one per line
+barnabas groups billing                   its members, and how many records it has left in each partition
 barnabas groups reset billing --topic orders --to earliest
-                                          what would become of its offsets; --execute does it
+                                          show how its offsets would change; --execute does it
 barnabas groups delete billing
 
-Lag here is a number of records: markers, records of aborted transactions and gaps of compaction aren't any, though
-each is an offset. `lag` is what a reader of committed records is given now, `waiting` what it gets once the open
-transactions before it have ended, `open` what belongs to these, `all` what a reader of everything is given, and
+Lag here is a number of records. Markers, records of aborted transactions and compaction gaps don't count, although
+each takes an offset. `lag` is what a reader of committed records gets now, `waiting` what it gets once the open
+transactions before it have ended, `open` the records of these, `all` what a reader of everything gets, and
 `offsets` the plain difference of offsets that other tools show.
 """
 
@@ -55,28 +55,26 @@ SHARE_COLUMNS = ("topic", "partition", "start", "end", "lag", "member")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A verb each: show, reset, delete."""
+    """Add the verbs: show, reset, delete."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
         "show",
         aliases=["list"],
-        help="(as without a verb) all groups, or those that are named with their lag",
+        help="(the default verb) show all groups, or the named ones with their lag",
     )
     show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
-    show.add_argument(
-        "--exact", action="store_true", help="count all records, however many there are to read"
-    )
+    show.add_argument("--exact", action="store_true", help="count all records, however many there are")
     add_json(show)
     add_connection(show)
-    add_reset_arguments(verbs.add_parser("reset", help="set the offsets of a group that has no members"))
-    delete = verbs.add_parser("delete", help="delete groups that have no members, with their offsets")
+    add_reset_arguments(verbs.add_parser("reset", help="set the offsets of a group without members"))
+    delete = verbs.add_parser("delete", help="delete groups without members, with their offsets")
     delete.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     verb = {"show": _show, "list": _show, "reset": reset, "delete": _delete}[options.verb]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
@@ -167,7 +165,7 @@ def _lag_row(each: LagOfPartition) -> list[Any]:
 
 
 def document_of_group(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, Any]:
-    """For programs."""
+    """Return the group for programs."""
     return {
         "group": group.listed.name,
         "kind": group.listed.kind,

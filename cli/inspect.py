@@ -1,15 +1,15 @@
-"""What is in a file or a folder of Kafka's, or of barnabas': nothing is changed, and no broker is asked.
+"""Show what is in a file or a folder of Kafka or barnabas. Nothing is changed, and no broker is asked.
 
 barnabas inspect data                                            its partitions, with their offsets
-barnabas inspect data/orders-0                                   its files, open transactions, what is wrong
-barnabas inspect data/orders-0/00000000000000000000.log          batches; beside each what it begins or ends
+barnabas inspect data/orders-0                                   its files, open transactions, and errors
+barnabas inspect data/orders-0/00000000000000000000.log          batches, and which transactions each begins or ends
 barnabas inspect --console data                                  the same as a page in the browser
-barnabas inspect --records data/__consumer_offsets-0/*.log       records; of internal topics, what they say
-barnabas inspect data/orders-0/00000000000000000000.timeindex    entries, held against the batches
+barnabas inspect --records data/__consumer_offsets-0/*.log       records; those of internal topics are decoded
+barnabas inspect data/orders-0/00000000000000000000.timeindex    entries, compared with the batches
 
 Segments, indexes, producers' snapshots, checkpoints, meta.properties, quorum-state, the metadata log and its snapshots.
-After !! stands what isn't as it should be; the exit status is 1 where there is anything, and
-2 where a path is none of Kafka's.
+Errors come after !!. The exit status is 1 if there are any, and
+2 if a path isn't Kafka's.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from cli.output import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Paths, and how much of a segment."""
+    """Add the paths, and options for how much of a segment to show."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders of partitions, data folders")
-    parser.add_argument("--records", action="store_true", help="the records of batches as well")
+    parser.add_argument("--records", action="store_true", help="also show the records of batches")
     parser.add_argument(
-        "--offset", type=int, default=0, metavar="N", help="of a segment: from this offset on (default: all)"
+        "--offset", type=int, default=0, metavar="N", help="show a segment from this offset on (default: all)"
     )
     parser.add_argument(
-        "--console", action="store_true", help="a data folder as a page in the browser, until Ctrl-C"
+        "--console", action="store_true", help="show a data folder as a page in the browser, until Ctrl-C"
     )
     add_listening(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="JSON lines for programs: an object for each line"
-    )
+    parser.add_argument("--json", action="store_true", help="JSON lines for programs: one object per line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     if options.console:
         from cli.console.command import show_folder
 
@@ -56,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         except CommandUsageError as refusal:
             if len(options.paths) == 1:
                 raise
-            say(f"barnabas: {refusal}")  # as of a `*` that has more than Kafka's files
+            say(f"barnabas: {refusal}")  # for example for a `*` that matches more than Kafka's files
             refused += 1
             continue
         if len(options.paths) > 1 or options.json:

@@ -1,4 +1,4 @@
-"""What `produce`, `consume` and `bench` have in common: confluent-kafka, its errors as a person reads them."""
+"""What `produce`, `consume` and `bench` share: confluent-kafka, and its errors in words."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CONNECT_TIMEOUT_S: Final = 10.0
 TRY_S: Final = 1.0
 CREATION_PATIENCE_S: Final = 5.0
 OF_CLIENTS: Final = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT"}
-"""Errors by which librdkafka says that it found nobody, and goes on looking."""
+"""Errors by which librdkafka says that it reaches nobody, and goes on trying."""
 
 
 def confluent_kafka() -> ModuleType:
-    """The library; one line that says how to get it where it isn't installed."""
+    """Return the library. Raises CommandError if it isn't installed, in one line that says how to install it."""
     try:
         import confluent_kafka as library
     except ImportError:
@@ -35,10 +35,10 @@ def confluent_kafka() -> ModuleType:
 
 
 class Client:
-    """The settings of a producer or consumer, and what librdkafka says by itself meanwhile.
+    """The settings of a producer or consumer, and the errors that librdkafka reports on its own.
 
-    `config` is what goes to confluent-kafka's class. Nothing of librdkafka's log reaches the terminal: what counts are
-    its errors, of which that nobody answers is said once, and `failure` keeps the last fatal one.
+    `config` is the argument of confluent-kafka's class. librdkafka's log doesn't reach the terminal. Only its
+    errors count: that nobody answers is said once, and `failure` keeps the last fatal one.
     """
 
     def __init__(self, options: argparse.Namespace, own: Mapping[str, object]) -> None:
@@ -60,13 +60,14 @@ class Client:
         }
 
     def refuse(self, names: Mapping[str, str]) -> None:
-        """CommandUsageError where one of these settings is given, with what is said of it."""
+        """Raise CommandUsageError with the reason if one of these settings is given."""
         for name, why in names.items():
             if name in self.settings:
                 raise CommandUsageError(f"the setting {name}: {why}")
 
     def made(self, make: Any) -> Any:
-        """A producer or consumer of the config. CommandUsageError for a setting that librdkafka doesn't take."""
+        """Return a producer or consumer with the config. Raises CommandUsageError for a setting that librdkafka
+        refuses."""
         library = confluent_kafka()
         try:
             return make(self.config)
@@ -74,8 +75,8 @@ class Client:
             raise CommandUsageError(f"the settings: {reason(error)}") from None
 
     def partitions(self, asking: Any, topic: str, *, creates: bool = False) -> list[int]:
-        """The topic's partitions. It is waited for where asking for it may create it. CommandError where it isn't
-        there, UNREACHABLE where nobody answers."""
+        """Return the topic's partitions. If asking may create it, wait for it. Raises CommandError if it doesn't exist,
+        with UNREACHABLE if nobody answers."""
         library = confluent_kafka()
         begun_s = time.monotonic()
         deadline_s = begun_s + (CREATION_PATIENCE_S if creates else 0)
@@ -83,7 +84,7 @@ class Client:
             try:
                 found = asking.list_topics(topic, TRY_S).topics[topic]
             except library.KafkaException as error:
-                asking.poll(0)  # what librdkafka says of it comes by a callback
+                asking.poll(0)  # librdkafka reports errors by a callback
                 self.check()
                 if self._is_down or time.monotonic() > begun_s + CONNECT_TIMEOUT_S:
                     raise self.unreachable(error) from None
@@ -94,19 +95,19 @@ class Client:
             if time.monotonic() >= deadline_s:
                 told = found.error.str() if found.error is not None else "it has no partitions"
                 raise CommandError(
-                    f"topic {topic}: {told} (`barnabas topics create {topic}` makes it)", FAILED
+                    f"topic {topic}: {told} (`barnabas topics create {topic}` creates it)", FAILED
                 )
             time.sleep(0.05)
 
     def refused(self, error: Exception, what: str) -> CommandError:
-        """Of a question that failed: nobody answered, or the answer is an error."""
+        """Return the error of a failed question: nobody answered, or the answer is an error."""
         inner = error.args[0] if error.args else None
         if inner is not None and inner.name() in OF_CLIENTS:
             return self.unreachable(error)
         return CommandError(f"{what}: {reason(error)}")
 
     def unreachable(self, error: Exception) -> CommandError:
-        """Where nobody answered, with what librdkafka said of it."""
+        """Return the error if nobody answered, with librdkafka's reason."""
         return CommandError(
             f"{self.settings[BOOTSTRAP]} can't be reached: {self.lost or reason(error)} "
             "(is a broker running there? `barnabas` starts one)",
@@ -114,7 +115,7 @@ class Client:
         )
 
     def check(self) -> None:
-        """Raises CommandError where something failed that doesn't pass."""
+        """Raise CommandError if something has failed for good."""
         if self.failure is not None:
             raise CommandError(reason(self.failure))
 
@@ -131,7 +132,7 @@ class Client:
 
 
 def reason(error: object) -> str:
-    """librdkafka's error in its own words and by its name."""
+    """Return librdkafka's error in its own words, with its name."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else error
     text, name = getattr(inner, "str", None), getattr(inner, "name", None)
     if text is None or name is None:

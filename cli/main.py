@@ -1,4 +1,4 @@
-"""Finds the command, runs it, and turns what goes wrong into one line and an exit status."""
+"""Finds the command, runs it, and turns errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from cli.errors import FAILED, INTERRUPTED, CommandError, CommandUsageError
 from cli.output import say, to_nowhere
 
 STARTS = (
-    ("barnabas", "a broker, on 127.0.0.1:9092 (its options are below)"),
-    ("barnabas cluster", "three brokers and a controller"),
-    ("barnabas prove", "is a program exactly once? Tried against all that may fail, step by step"),
-    ("barnabas format", "make folders as kafka-storage format does"),
+    ("barnabas", "start a broker on 127.0.0.1:9092 (its options are below)"),
+    ("barnabas cluster", "start three brokers and a controller"),
+    ("barnabas prove", "test whether a program is exactly once, whatever fails at each step"),
+    ("barnabas format", "format folders as kafka-storage format does"),
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 0, or one of `cli.errors`."""
+    """Run the command and return the exit status: 0, or one of `cli.errors`."""
     _stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal of another alphabet shows what it can
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal with another alphabet shows what it can
     try:
         return _run(arguments)
     except CommandError as error:
@@ -37,17 +39,17 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        to_nowhere(sys.stdout)  # whoever read our output has seen enough, as `head` has
+        to_nowhere(sys.stdout)  # the reader of our output has seen enough, as `head` has
         return 0
-    except OSError as error:  # of the output, mostly: what is asked and read has errors of its own
+    except OSError as error:  # mostly about the output: input and requests have their own errors
         say(f"barnabas: {error}")
         to_nowhere(sys.stdout)
         return FAILED
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Python has None for a stream that its parent closed, and the first file or socket would get its number. What is
-    to be read or written fails then; what is only said is lost."""
+    """Replace standard streams that the parent closed. Python has None for them, and the first file or socket would get
+    their number. Reading and writing then fails; messages are lost."""
     for name, mode, access in (
         ("stdin", "r", os.O_WRONLY),
         ("stdout", "w", os.O_RDONLY),
@@ -72,8 +74,8 @@ def _run(arguments: Sequence[str]) -> int:
     parser = Parser(prog=f"barnabas {command.name}", description=module.__doc__, allow_abbrev=False)
     if command.verbs:
         parser.epilog = (
-            f"Each verb has options, and a --help of its own; barnabas {command.name} {command.verbs[0]} --help "
-            "are those without a verb."
+            f"Each verb has its own options and --help. barnabas {command.name} {command.verbs[0]} --help "
+            "shows the options without a verb."
         )
     module.add_arguments(parser)
     options = parser.parse_args(_with_verb(command, arguments[1:]))
@@ -83,23 +85,23 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse's, whose mistakes are one line."""
+    """Argparse's parser, with errors in one line."""
 
     def __init__(self, *arguments: object, **keywords: object) -> None:
         keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        raise CommandUsageError(f"{message} ({self.prog} --help lists what there is)")
+        raise CommandUsageError(f"{message} ({self.prog} --help lists the options)")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Argparse's passes over a disk that is full."""
+        """Argparse's own method ignores a full disk."""
         file.write(message)
         file.flush()
 
     def _match_arguments_partial(self, actions: Any, arg_strings_pattern: str) -> list[int]:
-        """Words may stand behind options: `--whole FILE`. Python before 3.12.7 takes a list that may be empty for
-        empty at the first option."""
+        """Allow words after options: `--whole FILE`. Before 3.12.7, Python takes an optional list for empty at the
+        first option."""
         counts = super()._match_arguments_partial(actions, arg_strings_pattern)
         if "O" in arg_strings_pattern[sum(counts) :]:
             while counts and not counts[-1]:
@@ -115,13 +117,13 @@ def _with_verb(command: Command, arguments: Sequence[str]) -> list[str]:
         for verb in command.verbs:
             if verb in arguments:
                 raise CommandUsageError(f"the verb comes first: barnabas {command.name} {verb} …")
-    elif first and command.verbs[0] != "show":  # nothing but a verb may stand there
+    elif first and command.verbs[0] != "show":  # only a verb may come here
         raise CommandUsageError(_unknown(first, command.verbs, "verb", f"barnabas {command.name}"))
     return [command.verbs[0], *arguments]
 
 
 def _unknown(name: str, known: Sequence[str], what: str, whose: str) -> str:
-    """`whose` they are, as one types it: `barnabas`, or `barnabas transactions`."""
+    """`whose`: the command that has them, as one types it: `barnabas`, or `barnabas transactions`."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, 1)
@@ -130,7 +132,7 @@ def _unknown(name: str, known: Sequence[str], what: str, whose: str) -> str:
 
 
 def _overview() -> str:
-    """What `barnabas --help` says: the commands by what one wants to do, then the broker's own options."""
+    """Return the text of `barnabas --help`: the commands by purpose, then the broker's own options."""
     from broker.process.command_line import broker_help
 
     lines = ["barnabas: a Kafka broker in one small process, and a command line for any Kafka.", ""]
@@ -141,7 +143,7 @@ def _overview() -> str:
         lines += [f"  barnabas {each.name:<15}{each.summary}" for each in commands]
     lines += [
         "",
-        "Each has a --help of its own. They ask localhost:9092, or --bootstrap, or BARNABAS_BOOTSTRAP.",
+        "Each has its own --help. They connect to --bootstrap, BARNABAS_BOOTSTRAP or localhost:9092.",
         "",
     ]
     return "\n".join([*lines, broker_help()])

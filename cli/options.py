@@ -1,4 +1,4 @@
-"""The options that every command which asks a Kafka has, and what they make: settings by librdkafka's names."""
+"""The options of every command that asks a Kafka, and the settings they make, by librdkafka's names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ JAVA_ONLY: Final = {
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.truststore.password": "ssl.ca.location, a PEM file without a password",
 }
-"""What stands in files for Java's clients, and the names that are understood instead."""
+"""Settings in files for Java's clients, and the names to use instead."""
 
 
 def name_in_kafka(text: str) -> str:
-    """The type of arguments that name something in a Kafka: a topic, a group, a transactional id. An empty one mostly
-    is a variable of a script that wasn't set; bytes that aren't UTF-8 can't be asked for."""
+    """The type of arguments that name something in a Kafka: a topic, a group, a transactional id. An empty name is
+    mostly an unset variable of a script. Bytes that aren't UTF-8 can't be sent."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty")
     if not is_utf8(text):
@@ -32,7 +32,7 @@ def name_in_kafka(text: str) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Not where an argument, or JSON, had other bytes than text's: librdkafka's binding ends the process over it."""
+    """Return False if an argument, or JSON, had bytes that aren't text: librdkafka's binding would end the process."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -41,33 +41,36 @@ def is_utf8(text: str) -> bool:
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Where the Kafka is, and how it is spoken to."""
+    """Add the options for where the Kafka is, and how to talk to it."""
     group = parser.add_argument_group("which Kafka")
     group.add_argument(
         "--bootstrap",
         metavar="HOST:PORT",
-        help=f"one of its brokers, or several with commas (default: BARNABAS_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
+        help=f"a broker's address, or several with commas (default: BARNABAS_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
     )
-    group.add_argument("--config", metavar="FILE", help="client settings, a line each, by librdkafka's names")
+    group.add_argument(
+        "--config", metavar="FILE", help="file of client settings by librdkafka's names, one per line"
+    )
     group.add_argument(
         "-X",
         dest="settings",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="one such setting, as security.protocol=SASL_SSL; may be repeated",
+        help="one such setting, such as security.protocol=SASL_SSL; may be repeated",
     )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """For programs."""
+    """Add `--json`, for programs."""
     parser.add_argument(
         "--json", action="store_true", help="a JSON document for programs, instead of a table"
     )
 
 
 def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """From the weakest: the default, BARNABAS_BOOTSTRAP, the file, `-X`, `--bootstrap`. Raises CommandUsageError."""
+    """Return the settings, from the weakest source to the strongest: the default, BARNABAS_BOOTSTRAP, the file, `-X`,
+    `--bootstrap`. Raises CommandUsageError."""
     settings = {BOOTSTRAP: environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP}
     if options.config is not None:
         settings |= properties_of(options.config)
@@ -84,7 +87,7 @@ def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os
 
 
 def key_values(given: Iterable[str], option: str) -> dict[str, str]:
-    """What `KEY=VALUE` says, by key. Raises CommandUsageError, which names the option."""
+    """Return the values of `KEY=VALUE` texts by key. Raises CommandUsageError, which names the option."""
     values = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -95,7 +98,7 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def properties_of(path: str) -> dict[str, str]:
-    """What the properties file that `--config` names says, by key. Raises CommandUsageError."""
+    """Return the values in the properties file from `--config` by key. Raises CommandUsageError."""
     from broker.config.definitions import UsageError
     from broker.config.given_settings import read_properties
 

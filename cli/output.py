@@ -1,6 +1,6 @@
-"""What a command shows: tables for people, by rich where it draws to a terminal; JSON for programs.
+"""A command's output: tables for people, drawn by rich on a terminal, and JSON for programs.
 
-Names and values come from outside. Nothing of them reaches a terminal that could move its cursor or change its colours.
+Names and values come from outside. They must not move a terminal's cursor or change its colours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = Sequence[object]
 
 
 def cell(value: object) -> str:
-    """A value as a table has it: nothing for None, `1,234` for a number, `a, b` for several."""
+    """Return a value as a table shows it: `-` for None, `1,234` for a number, `a, b` for several."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -33,7 +33,7 @@ def cell(value: object) -> str:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Numbers stand at the right."""
+    """Print a table, with numbers aligned to the right."""
     out = sys.stdout
     held = [[*row] for row in rows]
     numeric = [
@@ -53,33 +53,33 @@ def show_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
 
 
 def show_json(value: object) -> None:
-    """One document, for programs."""
+    """Print one document, for programs."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
 
 
 def show_pairs(pairs: Mapping[str, object]) -> None:
-    """What is to be said of one thing: a line each."""
+    """Print the facts about one thing, one per line."""
     width = max(map(len, pairs))
     for name, value in pairs.items():
         sys.stdout.write(f"{name.ljust(width)}  {cell(value)}\n")
 
 
 def say(text: str) -> None:
-    """A line for a person who waits at the terminal: it goes to the standard error output, out of a program's way."""
+    """Print a line for a person at the terminal. It goes to the standard error output, out of a program's way."""
     try:
         print(printable(text), file=sys.stderr, flush=True)
-    except OSError:  # nobody reads it: what was done is done all the same
+    except OSError:  # nobody reads it, and what was done stays done
         to_nowhere(sys.stderr)
 
 
 def to_nowhere(stream: TextIO) -> None:
-    """What is written to it from now on, by Python's end as well, is lost without an error."""
+    """Discard everything that is written to the stream from now on, also at Python's exit, without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def raise_if_reader_is_gone() -> None:
-    """BrokenPipeError where the other end of the standard output is closed: who has nothing to write finds it out by
-    no write."""
+    """Raise BrokenPipeError if the other end of the standard output is closed. A command with nothing to write wouldn't
+    notice."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     for _, events in poll.poll(0):
@@ -90,7 +90,7 @@ def raise_if_reader_is_gone() -> None:
 def _draw(
     columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], out: TextIO
 ) -> bool:
-    """Whether rich is there to draw it."""
+    """Draw the table with rich. Return False if rich isn't installed."""
     try:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
@@ -108,6 +108,6 @@ def _draw(
 
 
 def as_json(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows of a table as objects whose keys are the titles in snake_case."""
+    """Return a table's rows as objects. Their keys are the titles in snake_case."""
     keys = [column.replace(" ", "_").replace("-", "_") for column in columns]
     return [dict(zip(keys, row, strict=True)) for row in rows]

@@ -1,5 +1,4 @@
-"""Commands that are printed for their reader to paste: each word as a shell takes it, with what says which Kafka is
-meant."""
+"""Commands that are printed for pasting: quoted for a shell, with the options that say which Kafka is meant."""
 
 from __future__ import annotations
 
@@ -11,19 +10,20 @@ SECRET_WORDS: Final = ("password", "secret", "key", "jaas", "oauthbearer.config"
 
 
 def in_shell(text: str) -> str:
-    """As a word that a shell takes. What can't be printed is written as `$'...'`, which bash and zsh know."""
+    """Quote a text as a shell's word. Unprintable characters are written as `$'...'`, which bash and zsh know."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
 def option_in_shell(option: str, value: str) -> str:
-    """An option with its value, which may begin with a dash."""
+    """Return an option with its value, which may begin with a dash."""
     return f"{option}{'=' if value.startswith('-') else ' '}{in_shell(value)}"
 
 
 def which_kafka(options: argparse.Namespace) -> str:
-    """The options that say it, to be added to another command. Secrets are left out: see `secrets_again`."""
+    """Return the options that say which Kafka is meant, to add to another command. Secrets are left out: see
+    `secrets_again`."""
     parts = [
         option_in_shell(option, value)
         for option, value in (("--bootstrap", options.bootstrap), ("--config", options.config))
@@ -34,11 +34,11 @@ def which_kafka(options: argparse.Namespace) -> str:
 
 
 def secrets_again(options: argparse.Namespace) -> str | None:
-    """What is to be said of those that `which_kafka` left out; None where there are none."""
+    """Return a reminder of the secrets that `which_kafka` left out, or None."""
     names = [text.partition("=")[0].strip() for text in options.settings if _is_secret(text)]
     if not names:
         return None
-    return f"commands to paste need again what isn't printed: {', '.join(f'-X {name}=…' for name in names)}"
+    return f"add what isn't printed to pasted commands: {', '.join(f'-X {name}=…' for name in names)}"
 
 
 def _is_secret(text: str) -> bool:

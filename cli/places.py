@@ -1,4 +1,4 @@
-"""Places in a partition, as one types them: `earliest`, `latest`, an offset, the last so many, or a time."""
+"""Places in a partition, as one types them: `earliest`, `latest`, an offset, the last N offsets, or a time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cli.errors import CommandUsageError
 _AGO: Final = re.compile(r"(\d{1,30})(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 FORMS: Final = (
-    "earliest, latest, an offset (42), the last so many offsets (-10), a time (2026-11-28T12:00), "
-    "or so long ago (15m)"
+    "earliest, latest, an offset (42), the last N offsets (-10), a time (2026-11-28T12:00), "
+    "or a time ago (15m)"
 )
 
 
 class Place(NamedTuple):
-    """One of the four: `word` (earliest, latest), `offset`, `last` (so many before the end), `time_ms`."""
+    """One of the four: `word` (earliest, latest), `offset`, `last` (this many before the end), `time_ms`."""
 
     word: str | None = None
     offset: int | None = None
@@ -26,8 +26,8 @@ class Place(NamedTuple):
 
 
 def place(text: str, option: str, now_ms: int) -> Place:
-    """What was typed. A time without a zone is the machine's; one before 1970 is 1970, since a negative one has a
-    meaning of its own. CommandUsageError for anything else."""
+    """Return what was typed. A time without a zone is in the machine's. A time before 1970 becomes 1970, because a
+    negative one has another meaning. Raises CommandUsageError for anything else."""
     if text in ("earliest", "beginning", "start"):
         return Place(word="earliest")
     if text in ("latest", "end"):
@@ -42,4 +42,4 @@ def place(text: str, option: str, now_ms: int) -> Place:
     try:
         return Place(time_ms=max(int(datetime.datetime.fromisoformat(text).timestamp() * 1000), 0))
     except (ValueError, OverflowError, OSError):
-        raise CommandUsageError(f"{option} {text}: what it takes is {FORMS}") from None
+        raise CommandUsageError(f"{option} {text}: it takes {FORMS}") from None

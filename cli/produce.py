@@ -1,9 +1,9 @@
-"""Write records: a line each, from the terminal, a pipe or files.
+"""Write records, one per line, from the terminal, a pipe or files.
 
 barnabas produce orders                          type lines; Ctrl-D ends
 barnabas produce orders lines.txt -K :           lines of a file, `key:value`
 barnabas produce orders --whole picture.png      a file is one record
-barnabas produce --json < records.jsonl          what `barnabas consume --json` wrote
+barnabas produce --json < records.jsonl          lines that `barnabas consume --json` wrote
 barnabas produce orders --transaction 100        every 100 records are a transaction
 """
 
@@ -30,55 +30,62 @@ MAX_LINE_BYTES: Final = 100 * 1024 * 1024
 
 
 RecordOf = Callable[[bytes], Record]
-"""Of a line without its end, or of a whole file. ValueError for what can't be read."""
+"""Turns a line without its end, or a whole file, into a record. Raises ValueError for unreadable input."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     parser.add_argument(
         "topic",
         nargs="?",
         type=name_in_kafka,
         metavar="TOPIC",
-        help="with --json, instead of those of the lines",
+        help="with --json, it replaces the topics in the lines",
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="what is read (default: the standard input)")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="input files (default: the standard input)")
     parser.add_argument("--json", action="store_true", help="each line is an object: key, value, headers, …")
     parser.add_argument("--whole", action="store_true", help="each file is one record")
-    parser.add_argument("-k", "--key", metavar="KEY", help="of every record")
+    parser.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
     parser.add_argument(
-        "-K", "--key-separator", metavar="TEXT", help="what stands between key and value of a line"
+        "-K", "--key-separator", metavar="TEXT", help="the text between key and value in a line"
     )
     parser.add_argument(
-        "-H", "--header", metavar="NAME=VALUE", action="append", default=[], help="may be repeated"
+        "-H",
+        "--header",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a header of every record; may be repeated",
     )
     parser.add_argument(
-        "-p", "--partition", type=int, metavar="N", help="(default: by the key, as Java's clients)"
+        "-p",
+        "--partition",
+        type=int,
+        metavar="N",
+        help="the partition of every record (default: by the key, as Java's clients)",
     )
-    parser.add_argument("--any-partition", action="store_true", help="with --json: not those of the lines")
+    parser.add_argument(
+        "--any-partition", action="store_true", help="with --json, ignore the partitions in the lines"
+    )
     parser.add_argument("--null", metavar="TEXT", help="a value (or key) of this text is null")
-    parser.add_argument(
-        "--key-format", choices=FORMATS, default="text", help="what the text of a key stands for"
-    )
-    parser.add_argument(
-        "--value-format", choices=FORMATS, default="text", help="what the text of a value stands for"
-    )
+    parser.add_argument("--key-format", choices=FORMATS, default="text", help="the format of keys")
+    parser.add_argument("--value-format", choices=FORMATS, default="text", help="the format of values")
     parser.add_argument(
         "--transaction",
         nargs="?",
         type=int,
         const=0,
         metavar="N",
-        help="all of it is one transaction, or every N records are one",
+        help="write everything in one transaction, or every N records in one",
     )
     parser.add_argument(
-        "--transactional-id", type=name_in_kafka, metavar="ID", help="(default: one that nobody has)"
+        "--transactional-id", type=name_in_kafka, metavar="ID", help="the producer's id (default: a new one)"
     )
     add_connection(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it. A transaction that isn't complete is aborted, whatever ends this."""
+    """See `cli.commands.Command`. Aborts an incomplete transaction, whatever ends this."""
     _check(options)
     sending = Sending(options)
     try:
@@ -117,12 +124,12 @@ def _send_all(options: argparse.Namespace, sending: Sending, shown: Progress) ->
             except ValueError as error:
                 raise CommandError(f"{shown.place()}: {error}") from None
             except RecursionError:
-                raise CommandError(f"{shown.place()}: too many brackets within each other") from None
+                raise CommandError(f"{shown.place()}: too deeply nested brackets") from None
             shown.count += 1
 
 
 def _headers_given(given: Sequence[str]) -> list[tuple[str, bytes | None]]:
-    """A name may be given twice, as in a record."""
+    """Return the headers. A name may be given twice, as in a record."""
     headers: list[tuple[str, bytes | None]] = []
     for text in given:
         name, equals, value = text.partition("=")
@@ -140,51 +147,49 @@ def _check(options: argparse.Namespace) -> None:
             "which topic? barnabas produce TOPIC (only lines of --json can name their own)"
         )
     if options.transaction is not None and options.transaction < 0:
-        raise CommandUsageError(f"--transaction {options.transaction}: every how many records?")
+        raise CommandUsageError(f"--transaction {options.transaction}: it must be at least 1")
     if options.transactional_id is not None and options.transaction is None:
         raise CommandUsageError("--transactional-id is for --transaction")
     if options.whole and not options.files:
-        raise CommandUsageError("--whole: name a FILE, or several")
+        raise CommandUsageError("--whole: name one FILE or several")
     if options.json and (
         options.key_separator
         or options.null is not None
         or (options.key_format, options.value_format) != ("text", "text")
     ):
         raise CommandUsageError(
-            "-K, --null and the formats are for lines of text: an object of --json says all of it"
+            "-K, --null and the formats are for lines of text: with --json the objects say everything"
         )
     if options.key_separator == "":
-        raise CommandUsageError("-K: what stands between key and value?")
+        raise CommandUsageError("-K: give the text between key and value")
     if options.key is not None and options.key_separator:
         raise CommandUsageError(
-            "-k is the key of every record, and -K has each line name its own: give one of them"
+            "-k is the key of every record, with -K each line has its own: give one of them"
         )
     if options.key_format != "text" and options.key is None and not options.key_separator:
-        raise CommandUsageError("--key-format: keys come by -k or -K")
+        raise CommandUsageError("--key-format needs -k or -K")
     if options.any_partition and options.partition is not None:
-        raise CommandUsageError(
-            "-p says which partition, and --any-partition that any will do: give one of them"
-        )
+        raise CommandUsageError("-p chooses a partition, --any-partition allows any: give one of them")
     if options.any_partition and not options.json:
         raise CommandUsageError(
             "--any-partition is for --json: without it lines have no partition of their own"
         )
     if options.whole and (options.json or options.key_separator):
-        raise CommandUsageError("--whole: a file is a record as it is, without --json and -K")
+        raise CommandUsageError("--whole takes a file as a record, unchanged: leave out --json and -K")
 
 
 def _chunks(options: argparse.Namespace, shown: Progress) -> Iterator[list[bytes]]:
-    """Lines without their ends, as many as come together; or each file as the only one of its list."""
+    """Yield lines without their ends, as many as come together, or each file as a list of one."""
     if not options.files and sys.stdin.isatty():
-        say("a line is a record; Ctrl-D ends")
+        say("each line is a record; Ctrl-D ends")
     for path in options.files or ["-"]:
         with _opened(path) as file:
             shown.begin("the standard input" if path == "-" else path)
-            begun: list[bytes] = []  # of a line whose end hasn't come
+            begun: list[bytes] = []  # parts of a line whose end hasn't come
             if options.whole:
                 data = file.read(MAX_LINE_BYTES + 1)
                 if len(data) > MAX_LINE_BYTES:
-                    raise CommandError(f"{path}: more than {MAX_LINE_BYTES:,} bytes are no record")
+                    raise CommandError(f"{path}: more than {MAX_LINE_BYTES:,} bytes can't be a record")
                 shown.read += len(data)
                 yield [data]
                 continue
@@ -212,7 +217,7 @@ def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
 
 
 def _from_text(options: argparse.Namespace, headers: list[tuple[str, bytes | None]]) -> RecordOf:
-    """What is the same for all lines is looked at once."""
+    """Return the function for lines of text. It prepares once what is the same for all lines."""
     topic = options.topic
     read_key, read_value = FORMATS[options.key_format].read, FORMATS[options.value_format].read
     fixed = None if options.key is None else read_key(os.fsencode(options.key))
@@ -237,13 +242,13 @@ def _from_text(options: argparse.Namespace, headers: list[tuple[str, bytes | Non
 
 
 def _from_json(options: argparse.Namespace, headers: list[tuple[str, bytes | None]]) -> RecordOf:
-    """What the command line says is stronger than what a line says."""
+    """Return the function for JSON lines. Command-line options win over a line."""
     fixed = None if options.key is None else FORMATS[options.key_format].read(os.fsencode(options.key))
 
     def record_of(line: bytes) -> Record:
         said = json.loads(line)
         if not isinstance(said, dict):
-            raise ValueError('each line is an object, such as {"key": "a", "value": "b"}')
+            raise ValueError('each line must be an object, such as {"key": "a", "value": "b"}')
         topic = options.topic or said.get("topic")
         if not isinstance(topic, str) or not topic:
             raise ValueError("which topic? barnabas produce TOPIC, or a `topic` in the line")
@@ -252,7 +257,7 @@ def _from_json(options: argparse.Namespace, headers: list[tuple[str, bytes | Non
             partition = ANY_PARTITION if options.any_partition else said.get("partition", ANY_PARTITION)
         timestamp = said.get("timestamp") or 0
         if any(isinstance(each, bool) or not isinstance(each, int) for each in (partition, timestamp)):
-            raise ValueError("partition and timestamp (milliseconds) are whole numbers")
+            raise ValueError("partition and timestamp (milliseconds) must be whole numbers")
         key = fixed if fixed is not None else from_json(said.get("key"), "key")
         of_line = _headers(said.get("headers") or [])
         value = from_json(said.get("value"), "value")
@@ -262,7 +267,7 @@ def _from_json(options: argparse.Namespace, headers: list[tuple[str, bytes | Non
 
 
 def _headers(said: object) -> list[tuple[str, bytes | None]]:
-    """Pairs, since a name may be there twice; or an object, which is easier to type."""
+    """Return the headers from pairs, because a name may occur twice, or from an object, which is easier to type."""
     pairs = [*said.items()] if isinstance(said, dict) else said
     if not isinstance(pairs, list) or not all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs

@@ -1,4 +1,4 @@
-"""How far a long input has come: a bar on a terminal, where rich is there; nothing anywhere else."""
+"""Progress through long input: a bar on a terminal if rich is installed, and nothing otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Progress:
-    """`count` records of `read` bytes so far, at line `line` of what is read now."""
+    """`count` records of `read` bytes so far, at line `line` of the present file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -19,17 +19,17 @@ class Progress:
         self._path = ""
 
     def begin(self, path: str) -> None:
-        """Another file is read."""
+        """Begin another file."""
         self._path, self.line = path, 0
 
     def place(self) -> str:
-        """Where it is now, for an error."""
+        """Return the present place, for an error."""
         return f"{self._path}:{self.line}" if self.line else self._path
 
 
 @contextlib.contextmanager
 def progress(verb: str, paths: Sequence[str]) -> Iterator[Progress]:
-    """Drawn by a thread of rich's, which looks four times a second: whoever counts does nothing else for it."""
+    """Show the progress. A thread of rich looks four times a second, so counting costs nothing extra."""
     shown = Progress()
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     is_typed = not paths and sys.stdin.isatty()
@@ -42,7 +42,7 @@ def progress(verb: str, paths: Sequence[str]) -> Iterator[Progress]:
 
 
 def _bar(verb: str, size: int, shown: Progress) -> Any:
-    """None where rich isn't installed."""
+    """Return the bar, or None if rich isn't installed."""
     try:
         from rich.console import Console
         from rich.live import Live

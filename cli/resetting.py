@@ -1,4 +1,4 @@
-"""Setting the offsets of a group that has no members; a dry run, unless it is told to do it."""
+"""Setting the offsets of a group without members. It is a dry run unless told to do it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMS: Final = {"earliest": 1, "latest": 1, "offset": 2, "time": 2, "shift": 2}
 
 
 def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `barnabas groups reset`."""
+    """Add the arguments of `barnabas groups reset`."""
     parser.add_argument("name", type=name_in_kafka, metavar="NAME")
     parser.add_argument(
         "--topic",
@@ -40,20 +40,20 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:P,P…]",
-        help="of which topic, or which partitions of it; may be repeated",
+        help="a topic, or some of its partitions; may be repeated",
     )
     parser.add_argument(
-        "--all-topics", action="store_true", help="of all topics that the group has committed offsets of"
+        "--all-topics", action="store_true", help="all topics for which the group has committed offsets"
     )
     parser.add_argument(
         "--to",
         nargs="+",
         required=True,
         metavar="WHERE",
-        help="earliest | latest | offset N | time 2026-01-31T12:00:00+01:00 | shift N (back, where N is negative)",
+        help="earliest | latest | offset N | time 2026-01-31T12:00:00+01:00 | shift N (back if N is negative)",
     )
-    parser.add_argument("--execute", action="store_true", help="do it, instead of showing what would be done")
-    parser.add_argument("--new", action="store_true", help="also for a group that isn't there: it is made")
+    parser.add_argument("--execute", action="store_true", help="do it, instead of only showing it")
+    parser.add_argument("--new", action="store_true", help="create the group if it doesn't exist")
     parser.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_json(parser)
     add_connection(parser)
@@ -61,7 +61,7 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Reset:
-    """Where the offsets of a group would be set to, with what is to be said of each."""
+    """Where to set the offsets of a group, with a note on each."""
 
     group: str
     is_there: bool
@@ -70,7 +70,7 @@ class Reset:
     after: dict[Partition, tuple[int, str]]
 
     def rows(self, failures: Mapping[Partition, str | None]) -> list[list[Any]]:
-        """A line for each partition, as COLUMNS has them."""
+        """Return a line for each partition, with the columns of COLUMNS."""
         return [
             [*partition, self.before.get(partition), offset, failures.get(partition) or note or None]
             for partition, (offset, note) in sorted(self.after.items())
@@ -80,12 +80,12 @@ class Reset:
 def plan_of_reset(
     cluster: KafkaCluster, name: str, topics: Sequence[str], to: Sequence[str], *, all_topics: bool
 ) -> Reset:
-    """What a reset would do. `topics` are TOPIC or TOPIC:0,1, `to` is one of FORMS. Raises CommandError."""
+    """Return what a reset would do. `topics` are TOPIC or TOPIC:0,1, `to` is one of FORMS. Raises CommandError."""
     kind, value = _where(to)
     group = find_group(cluster, name)
     if group is not None and group.state not in WITHOUT_MEMBERS:
         raise CommandError(
-            f"group {name} is {group.state}: only a group without members takes new offsets."
+            f"group {name} is {group.state}: only a group without members accepts new offsets."
             " Stop its consumers first"
         )
     is_share = group is not None and group.kind == SHARE_KIND
@@ -99,25 +99,25 @@ def plan_of_reset(
 
 
 def execute_reset(cluster: KafkaCluster, plan: Reset) -> dict[Partition, str | None]:
-    """What was wrong with each, or None. Raises CommandError."""
+    """Do it and return each partition's error, or None. Raises CommandError."""
     offsets = {partition: offset for partition, (offset, _) in plan.after.items()}
     change = alter_share_offsets if plan.is_share else commit_offsets
     return change(cluster, plan.group, offsets)
 
 
 def question_of_reset(plan: Reset) -> str:
-    """What is to be answered with yes."""
+    """The question to answer with yes."""
     return f"Set the offsets of group {plan.group} in {number_of(len(plan.after), 'partition')}?"
 
 
 def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
-    """`barnabas groups reset`."""
+    """Run `barnabas groups reset`."""
     plan = plan_of_reset(cluster, options.name, options.topic, options.to, all_topics=options.all_topics)
     failures: dict[Partition, str | None] = {}
     if not plan.is_there and not options.new:
         if options.execute:
             raise CommandError(
-                f"there is no group {options.name} (barnabas groups lists them): --new makes one"
+                f"there is no group {options.name} (barnabas groups lists them): --new creates it"
             )
         say(f"there is no group {options.name}: --execute needs --new")
     if options.execute:
@@ -139,7 +139,7 @@ def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 
 def _where(words: Sequence[str]) -> tuple[str, int]:
-    """earliest, latest, offset, time or shift, with its number; a time in ms."""
+    """Return earliest, latest, offset, time or shift, with its number; a time in ms."""
     kind = words[0] if words else ""
     if FORMS.get(kind) != len(words):
         raise CommandUsageError(
@@ -152,7 +152,7 @@ def _where(words: Sequence[str]) -> tuple[str, int]:
             return kind, round(datetime.fromisoformat(words[1]).astimezone().timestamp() * 1000)
         return kind, int(words[1])
     except (ValueError, OverflowError):
-        form = "a time as 2026-01-31T12:00:00+01:00" if kind == "time" else "a number"
+        form = "a time such as 2026-01-31T12:00:00+01:00" if kind == "time" else "a number"
         raise CommandUsageError(f"--to {' '.join(words)}: {form} is needed") from None
 
 
@@ -171,9 +171,9 @@ def _partitions(
             raise CommandError(f"group {group} has no offsets: name the topics by --topic")
         there = sorted(that_are_there(cluster, before))
         for topic in sorted({topic for topic, _ in before} - {topic for topic, _ in there}):
-            say(f"{topic}: the topic is gone, and what is committed of it stays")
+            say(f"{topic}: the topic is gone; its committed offsets stay")
         if not there:
-            raise CommandError(f"no topic is left of which group {group} has offsets")
+            raise CommandError(f"group {group} has offsets only of topics that are gone")
         return there
     found: list[Partition] = []
     for text in topics:
@@ -192,7 +192,7 @@ def _partitions(
 def _targets(
     cluster: KafkaCluster, partitions: list[Partition], before: dict[Partition, int], kind: str, value: int
 ) -> dict[Partition, tuple[int, str]]:
-    """Where each is to be, never outside of its log, and what is to be said of it."""
+    """Return where to set each partition, never outside of its log, with a note."""
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST_OFFSET))
     at_time = list_offsets(cluster, dict.fromkeys(partitions, value)) if kind == "time" else {}
@@ -211,12 +211,12 @@ def _targets(
                 wanted = value
             case "shift":
                 if partition not in before:
-                    raise CommandError(f"{name} can't be shifted: the group has no offset of it")
+                    raise CommandError(f"{name} can't be shifted: the group has no offset there")
                 wanted = before[partition] + value
             case _:
                 wanted = at_time.get(partition, -1)
                 if wanted < 0:
-                    wanted, note = end, "no record is so late"
+                    wanted, note = end, "no record is that late"
         inside = min(max(wanted, start), end)
         if inside != wanted:
             note = f"{wanted} is outside of the log"

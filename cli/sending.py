@@ -1,4 +1,4 @@
-"""Records on their way to a Kafka: by librdkafka, in transactions or not, and what is done of them where it fails."""
+"""Sending records to a Kafka by librdkafka, in transactions or not, and dealing with failures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SHORT_S: Final = 0.5
 ABANDON_S: Final = 5.0
 FLUSH_S: Final = 60.0
 TRANSACTION_MS: Final = 900_000
-"""As long as a broker allows by itself: input may come slowly."""
+"""The longest that a broker allows by default: input may come slowly."""
 LINGER_MS: Final = 5
 QUEUE_KIB: Final = 64 * 1024
-"""More is slower: what is queued no longer lies in the processor's caches when it leaves."""
+"""A larger queue is slower: records would have left the processor's caches by the time they are sent."""
 QUEUE_RECORDS: Final = 1_000_000
 ANY_PARTITION: Final = -1
 
 
 class Record(NamedTuple):
-    """What goes out. `partition` ANY_PARTITION: the key chooses it; `timestamp_ms` 0: the time of day."""
+    """A record to send. `partition` ANY_PARTITION: the key chooses it. `timestamp_ms` 0: the present time."""
 
     topic: str
     value: bytes | None
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 class Sending:
-    """Hands records to librdkafka, and sees to transactions and failures."""
+    """Hands records to librdkafka, and handles transactions and failures."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._library = confluent_kafka()
@@ -56,12 +56,12 @@ class Sending:
             own["transaction.timeout.ms"] = TRANSACTION_MS
             own["transactional.id"] = options.transactional_id or f"barnabas-cli-{uuid.uuid4()}"
         self._client = Client(options, own)
-        self._client.refuse({"transactional.id": "--transaction and --transactional-id are for that"})
+        self._client.refuse({"transactional.id": "use --transaction and --transactional-id"})
         has_lines_name_it = options.json and options.partition is None
         self._hints = {
-            "_UNKNOWN_PARTITION": " (--any-partition has the key choose one)"
+            "_UNKNOWN_PARTITION": " (with --any-partition the key chooses one)"
             if has_lines_name_it
-            else " (barnabas topics {topic} shows which there are)",
+            else " (barnabas topics {topic} lists its partitions)",
             "MSG_SIZE_TOO_LARGE": " (-X message.max.bytes=N, and the topic's max.message.bytes, allow larger ones)",
         }
         self._producer = self._client.made(self._library.Producer)
@@ -71,14 +71,14 @@ class Sending:
         self._failure: str | None = None
 
     def send(self, record: Record) -> None:
-        """CommandError where it, or one before it, can't be sent."""
+        """Queue a record. Raises CommandError if it, or an earlier one, can't be sent."""
         if record.topic not in self._known:
             self._meet(record.topic)
         if self.is_transactional and not self._in_transaction:
             try:
                 self._producer.begin_transaction()
             except self._library.KafkaException as error:
-                raise CommandError(f"no transaction can be begun: {reason(error)}") from None
+                raise CommandError(f"no transaction can begin: {reason(error)}") from None
         arguments: dict[str, Any] = {}
         if record.key is not None:
             arguments["key"] = record.key
@@ -98,7 +98,8 @@ class Sending:
             self._look()
 
     def send_values(self, topic: str, values: Sequence[bytes]) -> None:
-        """As `send` for records that are values alone, outside of transactions: what a long input mostly is."""
+        """Like `send`, for values without anything else and outside of transactions. A long input mostly consists of
+        these."""
         if topic not in self._known:
             self._meet(topic)
         produce = self._producer.produce
@@ -112,7 +113,7 @@ class Sending:
         self._look()
 
     def _queue(self, topic: str, value: bytes | None, **arguments: Any) -> None:
-        """Raises ValueError for what can be no record, and CommandError."""
+        """Raises ValueError if it can't be a record, and CommandError."""
         while True:
             try:
                 self._producer.produce(topic, value, **arguments)
@@ -127,7 +128,7 @@ class Sending:
                 raise self._aborted(f"a record for {topic}: {reason(error)}{hint}") from None
 
     def end(self) -> None:
-        """All of it is there, or CommandError."""
+        """Wait until everything is sent. Raises CommandError if it can't be."""
         if self.is_transactional:
             self._commit()
             return
@@ -136,8 +137,8 @@ class Sending:
         self._look()
 
     def abandon(self) -> None:
-        """What isn't committed is aborted; outside of transactions what was read goes out, and how much of it did is
-        told."""
+        """Abort what isn't committed. Outside of transactions, send what was read and report how much of it was
+        sent."""
         if self.is_transactional:
             self._abort()
         elif self.sent and self._failure is None:
@@ -145,7 +146,7 @@ class Sending:
             say(f"{self.sent - left:,} of {self.sent:,} records sent")
 
     def _abort(self) -> bool:
-        """Whether nothing is open any more."""
+        """Abort the transaction. Return True if none is open any more."""
         if self._in_transaction:
             self._in_transaction = 0
             try:
@@ -155,7 +156,7 @@ class Sending:
         return True
 
     def _flush(self, patience_s: float) -> int:
-        """How many records are left. In short calls: nothing interrupts one of librdkafka's."""
+        """Flush, and return how many records are left. It uses short calls, because nothing interrupts librdkafka's."""
         deadline_s = time.monotonic() + patience_s
         left = int(self._producer.flush(SHORT_S))
         while left and time.monotonic() < deadline_s:
@@ -163,7 +164,7 @@ class Sending:
         return left
 
     def _in_short(self, call: Callable[[float], None], patience_s: float = FLUSH_S) -> None:
-        """What may be asked again where it takes longer than asked for. Raises KafkaException."""
+        """Repeat a call that may be repeated if it takes longer than asked for. Raises KafkaException."""
         deadline_s = time.monotonic() + patience_s
         while True:
             try:
@@ -179,7 +180,7 @@ class Sending:
             try:
                 self._in_short(self._producer.init_transactions)
             except self._library.KafkaException as error:
-                raise CommandError(f"no transaction can be begun: {reason(error)}") from None
+                raise CommandError(f"no transaction can begin: {reason(error)}") from None
         self._known.add(topic)
 
     def _commit(self) -> None:
@@ -212,5 +213,5 @@ class Sending:
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and self._failure is None:
             self._failure = (
-                f"a record of {message.topic()}-{message.partition()} isn't there: {reason(error)}"
+                f"a record of {message.topic()}-{message.partition()} wasn't written: {reason(error)}"
             )

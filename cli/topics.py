@@ -1,10 +1,10 @@
-"""Topics: what there is, and each partition with its leader, replicas and offsets.
+"""Topics: a list of them, and their partitions with leader, replicas and offsets.
 
-barnabas topics                     all of them, a line each
+barnabas topics                     all of them, one per line
 barnabas topics orders              its partitions, and the settings that differ from the default
-barnabas topics create orders       with one partition, or -p 6 -r 3 -c retention.ms=60000
+barnabas topics create orders       with the broker's defaults, or -p 6 -r 3 -c retention.ms=60000
 barnabas topics delete orders
-barnabas topics configs orders      its settings, and why each is as it is; with KEY=VALUE they are set
+barnabas topics configs orders      its settings and where they come from; KEY=VALUE sets one
 """
 
 from __future__ import annotations
@@ -41,41 +41,46 @@ TOPIC_COLUMNS = ("topic", "partitions", "replicas", "records", "open", "bytes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A verb each: show, create, delete, configs."""
+    """Add the verbs: show, create, delete, configs."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
-        "show", aliases=["list"], help="(as without a verb) topics, or the partitions of those that are named"
+        "show", aliases=["list"], help="(the default verb) show topics, or the partitions of named topics"
     )
     show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
-    show.add_argument("--internal", action="store_true", help="the internal ones as well")
+    show.add_argument("--internal", action="store_true", help="also internal topics")
     add_json(show)
     add_connection(show)
     create = verbs.add_parser("create", help="make topics")
     create.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     create.add_argument(
-        "-p", "--partitions", type=int, default=-1, metavar="N", help="(default: the broker's)"
+        "-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's)"
     )
-    create.add_argument("-r", "--replicas", type=int, default=-1, metavar="N", help="(default: the broker's)")
+    create.add_argument(
+        "-r",
+        "--replicas",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="the replication factor (default: the broker's)",
+    )
     create.add_argument("-c", dest="settings_of_topic", metavar="KEY=VALUE", action="append", default=[])
     add_connection(create)
-    delete = verbs.add_parser("delete", help="delete topics, with all that is in them")
+    delete = verbs.add_parser("delete", help="delete topics, with everything in them")
     delete.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
-    configs = verbs.add_parser("configs", help="settings of a topic, and why each is as it is; or set some")
+    configs = verbs.add_parser(
+        "configs", help="show a topic's settings and where they come from, or set some"
+    )
     configs.add_argument("name", type=name_in_kafka, metavar="NAME")
-    configs.add_argument(
-        "changes", nargs="*", metavar="KEY=VALUE", help="KEY= takes the topic's own value away"
-    )
-    configs.add_argument(
-        "--all", action="store_true", help="those as well that are as Kafka has them by itself"
-    )
+    configs.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="KEY= removes the topic's own value")
+    configs.add_argument("--all", action="store_true", help="also settings with Kafka's defaults")
     add_json(configs)
     add_connection(configs)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     verb = {"show": _show, "list": _show, "create": _create, "delete": _delete, "configs": show_or_set}[
         options.verb
     ]
@@ -104,7 +109,7 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 
 def partition_rows(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> list[list[Any]]:
-    """A line for each partition, as PARTITION_COLUMNS has them. Raises CommandError."""
+    """Return a line for each partition, with the columns of PARTITION_COLUMNS. Raises CommandError."""
     leaders = leaders_of(topics)
     starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST))
     stable, ends = stable_and_ends(cluster, leaders)
@@ -120,7 +125,7 @@ def partition_rows(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -
 
 
 def of_each_topic(rows: list[list[Any]]) -> dict[str, list[list[Any]]]:
-    """The lines of partitions by their topic."""
+    """Return the partitions' lines by topic."""
     found: dict[str, list[list[Any]]] = defaultdict(list)
     for row in rows:
         found[row[0]].append(row)
@@ -128,7 +133,7 @@ def of_each_topic(rows: list[list[Any]]) -> dict[str, list[list[Any]]]:
 
 
 def summed(topic: MetadataResponseTopic, of_it: list[list[Any]]) -> list[Any]:
-    """A topic's line, as TOPIC_COLUMNS has them, by those of its partitions."""
+    """Return a topic's line, with the columns of TOPIC_COLUMNS, from its partitions' lines."""
     replicas = max((len(row[3] or ()) for row in of_it), default=0)
     known = all(None not in row[5:8] for row in of_it)
     records = sum(row[6] - row[5] for row in of_it) if known else None
@@ -155,12 +160,12 @@ def _create(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 
 def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
-    confirm_at_terminal(f"Delete {', '.join(options.names)}, with all that is in them?", yes=options.yes)
+    confirm_at_terminal(f"Delete {', '.join(options.names)}, with everything in them?", yes=options.yes)
     return _outcomes("deleted", delete_topics(cluster, options.names))
 
 
 def _outcomes(verb: str, outcomes: Outcomes) -> int:
-    """A line for each; the status says whether all of them went well."""
+    """Print a line for each, and return the exit status: 0 if all went well."""
     for name, (error_code, message) in sorted(outcomes.items()):
         say(f"{name}: {told(error_code, message) if error_code else verb}")
     return FAILED if any(error_code for error_code, _ in outcomes.values()) else 0

@@ -1,11 +1,11 @@
-"""Transactions: which there are, and why readers of committed records don't get on.
+"""Transactions: a list of them, and why readers of committed records wait.
 
 barnabas transactions                     all transactional ids, over all brokers
 barnabas transactions show billing-1      one of them
-barnabas transactions explain             which partition's readers wait, for whom, since when, until when
-barnabas transactions explain orders      the same of one topic
+barnabas transactions explain             which partitions' readers wait, for whom, since when, until when
+barnabas transactions explain orders      the same for one topic
 barnabas transactions abort --id billing-1
-                                          end what it has open; its application is fenced
+                                          end its open transaction; its application is fenced
 barnabas transactions abort --topic orders --partition 0 --start-offset 17
                                           end one that hangs: no coordinator will ever do it
 """
@@ -50,11 +50,14 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A verb each: list, show, explain, abort."""
+    """Add the verbs: list, show, explain, abort."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="(as without a verb) all transactional ids, over all brokers")
+    listing = verbs.add_parser("list", help="(the default verb) all transactional ids of all brokers")
     listing.add_argument(
-        "--state", action="append", default=[], help="only those in this state, as Ongoing; may be repeated"
+        "--state",
+        action="append",
+        default=[],
+        help="only those in this state, such as Ongoing; may be repeated",
     )
     add_json(listing)
     add_connection(listing)
@@ -63,35 +66,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(show)
     add_connection(show)
     explaining = verbs.add_parser(
-        "explain", help="which partition's readers wait, for whom, since when, and how to end it"
+        "explain", help="show which partitions' readers wait, for whom, since when, and how to end it"
     )
     explaining.add_argument("topics", nargs="*", type=name_in_kafka, metavar="TOPIC", help="(default: all)")
-    explaining.add_argument("--internal", action="store_true", help="the internal topics as well")
-    explaining.add_argument(
-        "--exact", action="store_true", help="count all records, however many there are to read"
-    )
+    explaining.add_argument("--internal", action="store_true", help="also internal topics")
+    explaining.add_argument("--exact", action="store_true", help="count all records, however many there are")
     add_json(explaining)
     add_connection(explaining)
-    abort = verbs.add_parser("abort", help="end a transaction: by its id, or where it hangs")
+    abort = verbs.add_parser("abort", help="end a transaction by its id, or one that hangs")
     abort.add_argument(
-        "--id", type=name_in_kafka, metavar="ID", help="the transactional id, whose application is fenced"
+        "--id", type=name_in_kafka, metavar="ID", help="the transactional id; its application is fenced"
     )
     abort.add_argument(
-        "--topic", type=name_in_kafka, help="where one hangs, with --partition and --start-offset"
+        "--topic", type=name_in_kafka, help="the topic where one hangs, with --partition and --start-offset"
     )
     abort.add_argument("--partition", type=int, metavar="N")
     abort.add_argument("--start-offset", type=int, metavar="OFFSET")
     abort.add_argument(
         "--force",
         action="store_true",
-        help="also where its coordinator knows of it, or another user's may: its other partitions stay",
+        help="also if its coordinator knows it, or may know it for another user: its other partitions stay as they are",
     )
     abort.add_argument("--yes", action="store_true", help="don't ask")
     add_connection(abort)
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     verb = {"list": _list, "show": _show, "explain": _explain, "abort": _abort}[options.verb]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
@@ -114,7 +115,7 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     pairs: dict[str, object] = dict(zip(COLUMNS, _row(found), strict=True))
     pairs["partitions"] = [f"{topic}-{index}" for topic, index in sorted(found.partitions)]
     if found.ends_ms is not None:
-        pairs["aborted at"] = f"{moment(found.ends_ms)}, if it isn't ended before"
+        pairs["aborted at"] = f"{moment(found.ends_ms)}, unless it ends before"
     show_pairs(pairs)
     return 0
 
@@ -135,7 +136,7 @@ def _row(each: CoordinatedTransaction) -> list[Any]:
 
 
 def document_of(each: CoordinatedTransaction) -> dict[str, Any]:
-    """For programs."""
+    """Return the transaction for programs."""
     return {
         "transactional_id": each.transactional_id,
         "state": each.state,
@@ -171,7 +172,7 @@ def _abort(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         return _fence(cluster, options)
     if options.id is None and None not in where:
         return _abort_hanging(cluster, options)
-    raise CommandUsageError("either --id ID, or --topic, --partition and --start-offset are needed")
+    raise CommandUsageError("give either --id ID, or --topic, --partition and --start-offset")
 
 
 def _fence(cluster: KafkaCluster, options: argparse.Namespace) -> int:

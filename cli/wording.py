@@ -1,4 +1,4 @@
-"""Words for a person: times, durations, and things in their number."""
+"""Words for a person: times, durations, and counted things."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 
 def moment(time_ms: int) -> str:
-    """A time of day here, with its offset."""
+    """Return a local time with its offset from UTC."""
     try:
         return datetime.fromtimestamp(time_ms / 1000).astimezone().isoformat(" ", "seconds")
     except (OverflowError, OSError, ValueError):
@@ -14,7 +14,7 @@ def moment(time_ms: int) -> str:
 
 
 def span(duration_ms: float) -> str:
-    """A duration in its two largest units: `3 h 5 min`."""
+    """Return a duration in its two largest units: `3 h 5 min`."""
     seconds = max(round(duration_ms / 1000), 0)
     for unit_s, unit, next_s, next_unit in (
         (86_400, "d", 3_600, "h"),
@@ -28,6 +28,6 @@ def span(duration_ms: float) -> str:
 
 
 def number_of(count: int, thing: str, *, is_exact: bool = True) -> str:
-    """`1 record`, `2,000 records`, `at least 5 records`."""
+    """Return `1 record`, `2,000 records`, `at least 5 records`."""
     text = f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
     return text if is_exact else f"at least {text}"

@@ -1,1 +1,1 @@
-"""A small client that waits for each answer: what the commands ask of a Kafka, whichever it is."""
+"""A small client that waits for each answer: the commands' questions to any Kafka."""

@@ -1,4 +1,4 @@
-"""Errors in the answers of brokers, as a person reads them."""
+"""Errors in brokers' answers, in words."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 def the_one(found: Sequence[T], of_what: str) -> T:
-    """Of an answer to a question about one thing. Raises CommandError where a broker tells of none, or of several."""
+    """Return the only element of an answer about one thing. Raises CommandError if there is none, or more than one."""
     if len(found) != 1:
-        raise CommandError(f"{of_what}: the broker answers of {len(found)} where one was asked for")
+        raise CommandError(f"{of_what}: the broker's answer has {len(found)} entries instead of one")
     return found[0]
 
 
 def check(error_code: int, message: str | None, of_what: str) -> None:
-    """Raises CommandError for an error in an answer."""
+    """Raise CommandError for an error in an answer."""
     if error_code:
         raise CommandError(f"{of_what}: {told(error_code, message)}")
 
 
 def told(error_code: int, message: str | None = None) -> str:
-    """An error in words: the broker's own, or else the name of the code."""
+    """Return an error in words: the broker's own, or else the code's name."""
     try:
         name = Error(error_code).name
     except ValueError:

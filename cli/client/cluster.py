@@ -1,4 +1,4 @@
-"""A Kafka as the commands see it: its brokers, who leads a partition, who coordinates, and questions to each."""
+"""A Kafka for the commands: its brokers, leaders and coordinators, and questions to each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Message)
 R2 = TypeVar("R2")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-"""Kinds of coordinators, by FindCoordinator's key type."""
+"""Types of coordinators, by FindCoordinator's key type."""
 PASSING: Final = {
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.COORDINATOR_NOT_AVAILABLE,
@@ -40,21 +40,21 @@ PASSING: Final = {
     Error.REQUEST_TIMED_OUT,
     Error.NETWORK_EXCEPTION,
 }
-"""Errors that are over soon: whoever asks again gets an answer."""
+"""Errors that pass soon: asking again gets an answer."""
 PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 
 
 class BrokerLostError(CommandError):
-    """A broker that others still tell of doesn't answer, or one that did does no more. The cluster finds that out, and
-    others take over what it led and coordinated."""
+    """A broker that is still in the metadata doesn't answer, or doesn't answer any more. The cluster will find out, and
+    other brokers take over what it led and coordinated."""
 
     def __init__(self, why: CommandError) -> None:
         super().__init__(str(why), UNREACHABLE)
 
 
 class KafkaCluster:
-    """Connections are made as they are needed, and kept. Every method raises CommandError."""
+    """Makes connections when they are needed, and keeps them. Every method raises CommandError."""
 
     def __init__(self, settings: Mapping[str, str], *, patience_s: float | None = None) -> None:
         check_names(settings)
@@ -74,8 +74,8 @@ class KafkaCluster:
     def ask(
         self, request: Message, response: type[R], node: int | None = None, *, at_most: int | None = None
     ) -> R:
-        """The answer of the node, or of any broker. Errors in it are the caller's. `at_most` is the last version that
-        will do, as of an API whose next one names topics by their ids."""
+        """Return the answer of the node, or of any broker. Errors in it are the caller's business. `at_most` is the
+        last usable version, for example of an API whose next version names topics by id."""
         connection = self._connection(node)
         version = connection.version_of(type(request))
         try:
@@ -87,10 +87,10 @@ class KafkaCluster:
             raise BrokerLostError(error) from None
 
     def ask_all(self, request: Message, response: type[R], error_of: Callable[[R], int]) -> dict[int, R]:
-        """The answer of each broker that the metadata has, by its node id: none is left out, and none has an error."""
+        """Return the answer of each broker in the metadata, by node id. None is left out, and none has an error."""
 
         def ask_each() -> tuple[dict[int, R], int, int]:
-            """All of them anew where one fails: what it coordinated may be at one that was asked before."""
+            """Ask all again if one fails: what it coordinated may have moved to one that was asked before."""
             self.metadata([])
             answers: dict[int, R] = {}
             for node in sorted(self.brokers):
@@ -104,11 +104,12 @@ class KafkaCluster:
         return answers
 
     def version_of(self, request: type[Message], node: int | None = None) -> int:
-        """The version that this API is asked in."""
+        """Return the version in which this API is asked."""
         return self._connection(node).version_of(request)
 
     def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
-        """Of these topics, or of all. What isn't there has its error in the answer; nothing is created."""
+        """Return the metadata of these topics, or of all. A missing topic has its error in the answer; nothing is
+        created."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         answer = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), MetadataResponse)
         check(answer.error_code, None, "the metadata")
@@ -116,8 +117,8 @@ class KafkaCluster:
         return answer
 
     def topics(self, names: Sequence[str] = (), *, internal: bool = False) -> list[MetadataResponseTopic]:
-        """Those of these names, each of which must be there; without names all, the internal ones if they're asked
-        for. In the order of their names."""
+        """Return these topics, each of which must exist. Without names, return all of them, internal ones only if asked
+        for. Sorted by name."""
         answer = self.metadata(names or None)
         if not names:
             return [topic for topic in _there(answer) if internal or not topic.is_internal]
@@ -126,12 +127,12 @@ class KafkaCluster:
         return _there(answer)
 
     def topics_left(self, names: Sequence[str]) -> list[MetadataResponseTopic]:
-        """Those of these names that are still there: one may be deleted at any time."""
+        """Return those of these topics that still exist: one may be deleted at any time."""
         return _there(self.metadata(names)) if names else []
 
     def coordinator(self, kind: int, key: str) -> int:
-        """The node that coordinates this group, transactional id or share group's partition (`group:topicId:n`). It is
-        waited for while it is being found."""
+        """Return the node that coordinates this group, transactional id or share group's partition (`group:topicId:n`).
+        Waits while none is found."""
 
         def find() -> tuple[int, int, str | None]:
             request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
@@ -149,7 +150,7 @@ class KafkaCluster:
         return node
 
     def until_passed(self, ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
-        """What `ask` answers, asked again while its error is one that passes by itself, or a broker is lost; the last
+        """Return what `ask` returns. Asks again while its error is a passing one, or a broker is lost. Returns the last
         answer once patience has run out."""
         deadline_s = time.monotonic() + self._patience_s
         while True:
@@ -171,7 +172,7 @@ class KafkaCluster:
             if node not in self.brokers:
                 self.metadata([])
             if node not in self.brokers:
-                raise CommandError(f"broker {node} isn't there", UNREACHABLE)
+                raise CommandError(f"there is no broker {node}", UNREACHABLE)
             broker = self.brokers[node]
             try:
                 self._connections[node] = Connection(broker.host, broker.port, self._settings)
@@ -180,13 +181,13 @@ class KafkaCluster:
         return self._connections[node]
 
     def _forget(self, connection: Connection) -> None:
-        """The next question makes another one."""
+        """Close it. The next question makes another one."""
         connection.close()
         self._any = None if self._any is connection else self._any
         self._connections = {node: each for node, each in self._connections.items() if each is not connection}
 
     def _first(self) -> Connection:
-        """The first address that answers: of the bootstrap, or of a broker that was there."""
+        """Return a connection to the first address that answers: of the bootstrap, or of a broker known from before."""
         failure: CommandError | None = None
         known = [f"[{each.host}]:{each.port}" for each in self.brokers.values()]
         for address in [*self._settings[BOOTSTRAP].split(","), *known]:
@@ -206,7 +207,7 @@ class KafkaCluster:
 
 
 def _there(answer: MetadataResponse) -> list[MetadataResponseTopic]:
-    """Of which the broker knows, in the order of their names. CommandError where it may not tell of one."""
+    """Return the topics that the broker knows, sorted by name. Raises CommandError if it may not describe one."""
     kept = [topic for topic in answer.topics if topic.error_code != Error.UNKNOWN_TOPIC_OR_PARTITION]
     for topic in kept:
         check(topic.error_code, None, f"topic {topic.name}")

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out one after the other, and each waits for its answer."""
+"""One connection to one broker. Requests go out one after the other, and each waits for its answer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Connection:
-    """Stands once it is made, signed in and with the broker's versions known. CommandError, with UNREACHABLE where
-    nobody answers, from every method."""
+    """Once made, it is signed in and knows the broker's versions. Every method raises CommandError, with UNREACHABLE if
+    nobody answers."""
 
     def __init__(self, host: str, port: int, settings: Mapping[str, str]) -> None:
         self.address = f"{host}:{port}"
@@ -41,7 +41,7 @@ class Connection:
             self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
         except OSError as error:
             raise self._unreachable(error) from None
-        except ValueError as error:  # as UnicodeError of a name such as foo..bar
+        except ValueError as error:  # such as UnicodeError for a name like foo..bar
             raise self._no_address(error) from None
         try:
             self._stand(protocol, host, settings)
@@ -56,10 +56,10 @@ class Connection:
                 self._socket = _tls(settings).wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise self._unreachable(error) from None
-        except ValueError as error:  # as an empty name, which no certificate has
+        except ValueError as error:  # such as an empty name, which no certificate has
             raise self._no_address(error) from None
         self._learn_versions()
-        self._socket.settimeout(ANSWER_TIMEOUT_S)  # until here who listens may be no Kafka at all
+        self._socket.settimeout(ANSWER_TIMEOUT_S)  # until here, the listener may not be a Kafka at all
         if protocol.startswith("SASL"):
             sign_in(self, settings)
 
@@ -67,19 +67,19 @@ class Connection:
         return CommandError(f"{self.address} can't be reached: {_reason(error)}", UNREACHABLE)
 
     def _no_address(self, error: ValueError) -> CommandError:
-        return CommandUsageError(f"{self.address} is no address of a host: {error}")
+        return CommandUsageError(f"{self.address} isn't a host's address: {error}")
 
     def version_of(self, request: type[Message]) -> int:
-        """The latest that both know; CommandError where there is none."""
+        """Return the latest version that both know. Raises CommandError if there is none."""
         least, most = self._versions.get(request.API_KEY, (0, -1))
         version = min(most, request.VERSIONS[1])
         if version < max(least, request.VERSIONS[0]):
             name = APIS[request.API_KEY].name
-            raise CommandError(f"the broker at {self.address} doesn't know {name}, which this needs")
+            raise CommandError(f"the broker at {self.address} doesn't know {name}, which this command needs")
         return version
 
     def ask(self, request: Message, response: type[R], version: int | None = None) -> R:
-        """The answer, whatever errors it has in it."""
+        """Return the answer, with whatever errors it contains."""
         known = self.version_of(type(request)) if version is None else version
         self._correlation_id += 1
         try:
@@ -94,11 +94,11 @@ class Connection:
             raise CommandError(f"{self.address}: the answer makes no sense: {error}") from None
 
     def close(self) -> None:
-        """It is gone, whatever was on the way."""
+        """Close it, whatever is in flight."""
         self._socket.close()
 
     def _learn_versions(self) -> None:
-        """The broker may be older than the newest form of the question; it says so in the oldest form of an answer."""
+        """The broker may be older than the newest form of this question. It says so in the oldest form of an answer."""
         for version in (3, 0):
             request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
             self._correlation_id += 1
@@ -113,7 +113,7 @@ class Connection:
                     each.api_key: (each.min_version, each.max_version) for each in found.api_keys
                 }
                 return
-        raise CommandError(f"{self.address} tells no versions of its APIs: is it a Kafka?")
+        raise CommandError(f"{self.address} reports no versions of its APIs: is it a Kafka?")
 
     def _exchange(self, frame: bytes) -> bytes:
         try:
@@ -159,5 +159,5 @@ def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return "it takes too long"
+        return "no answer in time"
     return error.strerror or str(error) or type(error).__name__

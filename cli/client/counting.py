@@ -1,8 +1,8 @@
-"""How many records a reader would be given: offsets alone don't say it.
+"""Count the records that a reader would get: offsets alone don't show it.
 
-Markers take an offset each, records of aborted transactions are skipped, and compaction leaves gaps. So the batches
-are walked by their headers from an offset to the end; a transaction's records count for what its marker says, which
-comes behind them. Only a batch that the offset cuts is decoded.
+Markers take an offset each, records of aborted transactions are skipped, and compaction leaves gaps. So this
+reads the batch headers from an offset to the end. A transaction's records count by its marker, which comes after them.
+Only a batch that the offset cuts is decoded.
 Source: `CompletedFetch` and `LogCleaner` of Kafka.
 """
 
@@ -30,13 +30,13 @@ from protocol.wire.primitives import Bytes
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 TRIES: Final = 4
-"""How often a fetch before the end may bring nothing, as while a leader changes."""
+"""How often a fetch before the end may return nothing, for example while a leader changes."""
 PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How far a count goes, per partition, before it says "at least"."""
+    """How far a count goes per partition before it says "at least"."""
 
     max_bytes: float = 64 * 1024 * 1024
     max_seconds: float = 5.0
@@ -44,12 +44,12 @@ class Effort:
 
 SOME: Final = Effort()
 ALL: Final = Effort(float("inf"), float("inf"))
-"""Of `--exact`."""
+"""The effort of `--exact`."""
 
 
 @dataclass
 class Pending:
-    """Records of a producer whose transaction has no marker yet: below the last stable offset, and behind it."""
+    """Records of a producer whose transaction has no marker yet: below the last stable offset, and after it."""
 
     stable: int = 0
     behind: int = 0
@@ -58,12 +58,12 @@ class Pending:
 
 @dataclass
 class Counted:
-    """Records from an offset to the end of what consumers see.
+    """Counts of records from an offset to the end of what consumers see.
 
-    records: all, as a reader of everything gets them. given: what a reader of committed ones gets now. waiting: what
-    it gets as soon as nothing open lies before it. undecided: records of open transactions, by producer id. unmarked:
-    those without a marker as far as was read, by producer id, whatever becomes of them. last_given: the offset at
-    which its last record ends, or -1. Where it isn't `is_exact`, each number is a least one.
+    records: all records, for a reader of everything. given: what a reader of committed records gets now. waiting: what
+    it gets once no open transaction is before it. undecided: records of open transactions, by producer id. unmarked:
+    records without a marker as far as was read, by producer id, whatever becomes of them. last_given: the offset at
+    which its last record ends, or -1. Unless `is_exact`, each number is a lower bound.
     """
 
     records: int = 0
@@ -78,14 +78,14 @@ class Counted:
 
 
 ReadBatches = Callable[[int], Bytes]
-"""Batches from an offset on; nothing at the end, and at times before it. Raises CommandError."""
+"""Return batches from an offset on. They are empty at the end, and sometimes before it. Raises CommandError."""
 
 
 def count_records(
     cluster: KafkaCluster, partition: Partition, offset: int, stable: int, end: int, effort: Effort = SOME
 ) -> Counted:
-    """Those of the partition from `offset` to `end`, the high watermark, `stable` being the last stable offset. Both
-    may have moved on since; markers are looked for as far as the log goes now. Raises CommandError."""
+    """Count the partition's records from `offset` to `end`, the high watermark. `stable` is the last stable offset.
+    Both may have moved on since: markers are looked for up to the log's present end. Raises CommandError."""
 
     def read(position: int) -> Bytes:
         data = fetch(cluster, partition, position, FETCH_BYTES)
@@ -97,7 +97,7 @@ def count_records(
 def count_read_records(
     read: ReadBatches, partition: Partition, offset: int, stable: int, end: int, effort: Effort = SOME
 ) -> Counted:
-    """As `count_records`, wherever the batches come from."""
+    """Like `count_records`, wherever the batches come from."""
     walk = _Walk(offset, stable, end)
     deadline_s = time.monotonic() + effort.max_seconds
     read_bytes = 0
@@ -128,7 +128,7 @@ def count_read_records(
 
 
 class _Walk:
-    """From batch to batch, in the order of the log."""
+    """Goes from batch to batch, in the order of the log."""
 
     def __init__(self, offset: int, stable: int, end: int) -> None:
         self._offset = offset
@@ -139,11 +139,11 @@ class _Walk:
 
     @property
     def awaits_a_marker(self) -> bool:
-        """Whether a transaction has records below the last stable offset, and its marker wasn't seen."""
+        """True if a transaction has records below the last stable offset, and its marker wasn't seen."""
         return any(each.stable for each in self._pending.values())
 
     def pass_by(self, header: BatchHeader, batch: Bytes) -> None:
-        """The next batch."""
+        """Count the next batch."""
         if header.is_control:
             self._end_of_transaction(header, batch)
             return
@@ -160,8 +160,8 @@ class _Walk:
             self._give(Pending(stable, behind, header.last_offset))
 
     def done(self) -> Counted:
-        """What was found. A transaction without a marker is open, unless its records are stable already: then readers
-        get them, since nothing says that it was aborted."""
+        """Return the counts. A transaction without a marker is open, unless its records are already stable. Then
+        readers get them, because nothing says that it was aborted."""
         for producer_id, pending in self._pending.items():
             if pending.stable:
                 self._give(Pending(pending.stable, 0, min(pending.last, self._stable - 1)))
@@ -171,7 +171,7 @@ class _Walk:
         return self._told()
 
     def cut_short(self) -> Counted:
-        """What was found, where more is to be read: markers that were not read may decide anything."""
+        """Return the counts if there is more to read: unread markers may decide anything."""
         self.counted.is_exact = False
         return self._told()
 
@@ -200,7 +200,7 @@ class _Walk:
             self.counted.last_given = max(self.counted.last_given, pending.last)
 
     def _split(self, header: BatchHeader, batch: Bytes) -> tuple[int, int]:
-        """How many of its records are below the last stable offset, and how many behind it."""
+        """Return how many of its records are below the last stable offset, and how many after it."""
         first, last = header.base_offset, header.last_offset
         cuts = (self._offset, self._stable, self._end)
         if not any(first < cut <= last for cut in cuts):
@@ -208,7 +208,7 @@ class _Walk:
         try:
             offsets = [record.offset for record in read_records(batch)]
         except UNREADABLE:
-            # without its codec's library: there are as many at least as have no room elsewhere in the batch
+            # The codec's library is missing. At least as many records are there as don't fit elsewhere in the batch.
             self.counted.is_exact = False
             spare = last + 1 - first - header.records_count
             low, middle = max(first, self._offset), min(max(first, self._offset, self._stable), last + 1)

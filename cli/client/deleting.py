@@ -1,4 +1,4 @@
-"""Records that are deleted: all of a partition that lie before an offset."""
+"""Deleting a partition's records before an offset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS: Final = 30_000
 
 
 def delete_records(cluster: KafkaCluster, partition: Partition, before: int) -> int:
-    """Where the partition's log starts then. Raises CommandError."""
+    """Delete the records, and return where the log then starts. Raises CommandError."""
     topic, index = partition
     request = DeleteRecordsRequest(
         topics=[

@@ -1,4 +1,4 @@
-"""Pieces of partitions' logs, as their leaders give them to consumers."""
+"""Pieces of partitions' logs, as leaders give them to consumers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
 LAST_WITH_NAMES: Final = 12
-"""Fetch from v13 on names topics by their ids."""
+"""Fetch from v13 on names topics by id."""
 
 
 def fetch(
@@ -23,8 +23,8 @@ def fetch(
     max_bytes: int,
     isolation: int = READ_UNCOMMITTED,
 ) -> PartitionData:
-    """What lies from the offset on, up to so many bytes or one batch. It waits for nothing. For a reader of committed
-    records it ends at the last stable offset, and has the aborted transactions beside it. Raises CommandError."""
+    """Return what is there from the offset on, up to `max_bytes` or one batch, without waiting. For a reader of
+    committed records it ends at the last stable offset and comes with the aborted transactions. Raises CommandError."""
     data = fetch_or_error(cluster, partition, offset, max_bytes, isolation)
     raise_for(partition, data.error_code)
     return data
@@ -33,7 +33,7 @@ def fetch(
 def fetch_or_error(
     cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: int, isolation: int
 ) -> PartitionData:
-    """As `fetch`; an error of the partition that doesn't pass is the caller's."""
+    """Like `fetch`, but a lasting error of the partition is the caller's business."""
     topic, index = partition
 
     def ask() -> PartitionData:
@@ -59,8 +59,9 @@ def fetch_or_error(
 def fetch_from_leader(
     cluster: KafkaCluster, leader: int, offsets: Mapping[Partition, int], max_bytes: int, max_wait_ms: int
 ) -> dict[Partition, PartitionData]:
-    """What lies from these offsets on in partitions that this node leads, up to so many bytes in all. It comes as soon
-    as there is anything, or after the wait. Errors of partitions are the caller's. Raises CommandError."""
+    """Return what is there from these offsets on in partitions that this node leads, up to `max_bytes` in all. It
+    returns as soon as there is anything, or after the wait. Errors of partitions are the caller's business. Raises
+    CommandError."""
     answer = cluster.ask(
         _request(offsets, max_bytes, max_wait_ms, READ_UNCOMMITTED),
         FetchResponse,

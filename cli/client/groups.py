@@ -1,4 +1,4 @@
-"""Groups of each kind, as their coordinators have them, told alike."""
+"""Groups of all kinds, according to their coordinators, in one form."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from protocol.wire.codec import decode
 
 CLASSIC, CONSUMER, SHARE_KIND, STREAMS, SIMPLE = "classic", "consumer", "share", "streams", "simple"
 LAST_WITH_NAMES: Final = 9
-"""OffsetFetch and OffsetCommit from v10 on name topics by their ids."""
+"""OffsetFetch and OffsetCommit from v10 on name topics by id."""
 FIRST_OF_SEVERAL: Final = 8
-"""OffsetFetch from here on asks for several groups at once."""
+"""OffsetFetch from this version on asks for several groups at once."""
 NOBODYS_GENERATION: Final = -1
 NEWEST_ASSIGNMENT: Final = 3
 
@@ -54,7 +54,7 @@ class ListedGroup:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """`tasks` are of a Streams group: "active 0_1"."""
+    """A member. `tasks` are those of a Streams group: "active 0_1"."""
 
     member_id: str
     instance_id: str | None
@@ -67,7 +67,7 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class DescribedGroup:
-    """A group with its members. Epochs are None where its kind has none."""
+    """A group with its members. Epochs are None if its kind has none."""
 
     listed: ListedGroup
     state: str
@@ -80,14 +80,14 @@ class DescribedGroup:
 
 
 def list_groups(cluster: KafkaCluster) -> list[ListedGroup]:
-    """Of all brokers, in the order of their names. Raises CommandError."""
+    """Return all brokers' groups, sorted by name. Raises CommandError."""
     answers = cluster.ask_all(ListGroupsRequest(), ListGroupsResponse, lambda answer: answer.error_code)
     found = [_listed(each, node) for node, answer in answers.items() for each in answer.groups]
     return sorted(found, key=lambda each: each.name)
 
 
 def find_group(cluster: KafkaCluster, name: str) -> ListedGroup | None:
-    """As its coordinator lists it; None where it doesn't. Raises CommandError."""
+    """Return the group as its coordinator lists it, or None. Raises CommandError."""
     node = cluster.coordinator(GROUP, name)
     answer = cluster.until_passed(
         lambda: cluster.ask(ListGroupsRequest(), ListGroupsResponse, node), lambda found: found.error_code
@@ -104,7 +104,7 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 def describe_group(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
-    """With its members. Raises CommandError."""
+    """Return the group with its members. Raises CommandError."""
     describe = {CONSUMER: _consumer, SHARE_KIND: _share, STREAMS: _streams}.get(group.kind, _classic)
     return describe(cluster, group)
 
@@ -135,7 +135,8 @@ def _classic(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
 
 
 def _embedded(assignment: bytes) -> list[Partition]:
-    """What consumers tell each other in the classic protocol; another program's own words are nothing to us."""
+    """Return the partitions in a consumer's assignment of the classic protocol. Other programs' assignments mean
+    nothing here."""
     if len(assignment) < 2:
         return []
     version = min(int.from_bytes(assignment[:2], "big", signed=True), NEWEST_ASSIGNMENT)
@@ -211,20 +212,20 @@ def _streams(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
 
 
 def committed_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, int]:
-    """All that the group has committed; a group that isn't there has nothing. Raises CommandError."""
+    """Return all committed offsets of the group; none if the group doesn't exist. Raises CommandError."""
     found = _fetched(cluster, name, None, require_stable=False)
     return {partition: offset for partition, (offset, failed) in found.items() if not failed and offset >= 0}
 
 
 def unstable_offsets(cluster: KafkaCluster, name: str, partitions: Iterable[Partition]) -> set[Partition]:
-    """Those for which a transaction that is open is about to commit another offset: consumers that start there wait.
-    Raises CommandError."""
+    """Return the partitions for which an open transaction is about to commit another offset. Consumers that start there
+    wait. Raises CommandError."""
     found = _fetched(cluster, name, by_topic(partitions), require_stable=True)
     return {partition for partition, (_, failed) in found.items() if failed == Error.UNSTABLE_OFFSET_COMMIT}
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """The numbers of the partitions of each topic."""
+    """Return the partition numbers by topic."""
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, index in sorted(partitions):
         topics[topic].append(index)
@@ -234,7 +235,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 def _fetched(
     cluster: KafkaCluster, name: str, topics: dict[str, list[int]] | None, *, require_stable: bool
 ) -> dict[Partition, tuple[int, int]]:
-    """The committed offset of each partition, and its error; of all without `topics`."""
+    """Return the committed offset and the error of each partition; of all partitions without `topics`."""
     given = None if topics is None else [*topics.items()]
 
     def ask() -> tuple[int, dict[Partition, tuple[int, int]]]:
@@ -275,8 +276,8 @@ def _offsets(topics: Sequence[Any]) -> dict[Partition, tuple[int, int]]:
 
 
 def share_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, tuple[int, int]]:
-    """Of a share group: where its deliveries start, and its lag as its coordinator has it; -1 where it isn't known.
-    Raises CommandError."""
+    """Return for each partition where a share group's deliveries start, and its lag according to the coordinator (-1 if
+    unknown). Raises CommandError."""
     asked = groups_share.DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
 
     def ask() -> Any:
@@ -298,7 +299,8 @@ def share_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, tuple[int
 def commit_offsets(
     cluster: KafkaCluster, name: str, offsets: dict[Partition, int]
 ) -> dict[Partition, str | None]:
-    """As nobody's member: only a group without members takes it. What was wrong with each, or None."""
+    """Commit without being a member, which only a group without members accepts. Return each partition's error, or
+    None."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -333,7 +335,7 @@ def commit_offsets(
 def alter_share_offsets(
     cluster: KafkaCluster, name: str, offsets: dict[Partition, int]
 ) -> dict[Partition, str | None]:
-    """From where a share group delivers next. What was wrong with each, or None. Raises CommandError."""
+    """Set from where a share group delivers next. Return each partition's error, or None. Raises CommandError."""
     topics = [
         groups_share.AlterShareGroupOffsetsRequestTopic(
             topic_name=topic,
@@ -364,7 +366,7 @@ def alter_share_offsets(
 
 
 def delete_group(cluster: KafkaCluster, name: str) -> int:
-    """The error code of it."""
+    """Delete the group and return the error code."""
     request = DeleteGroupsRequest(groups_names=[name])
 
     def ask() -> int:

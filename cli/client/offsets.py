@@ -1,4 +1,4 @@
-"""Offsets of partitions, asked of their leaders."""
+"""Offsets of partitions, from their leaders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_LEADER: Final = -1
 
 
 def leaders_of(topics: Iterable[MetadataResponseTopic]) -> dict[Partition, int]:
-    """The leader of each partition; NO_LEADER where there is none now."""
+    """Return each partition's leader, or NO_LEADER."""
     return {
         (topic.name or "", each.partition_index): each.leader_id
         for topic in topics
@@ -40,10 +40,10 @@ def list_offsets(
     isolation: int = READ_UNCOMMITTED,
     known_leaders: Mapping[Partition, int] | None = None,
 ) -> dict[Partition, int]:
-    """For each partition the offset at its timestamp (ms, EARLIEST or LATEST_OFFSET), or -1 where no record is so
-    late. The latest of READ_COMMITTED is the last stable offset, that of READ_UNCOMMITTED the high watermark. A
-    partition that has no leader, or is gone, isn't in the answer. `known_leaders` spare the question for them, as
-    long as they are right."""
+    """Return each partition's offset at its timestamp (ms, EARLIEST or LATEST_OFFSET), or -1 if no record is that late.
+    The latest for READ_COMMITTED is the last stable offset, for READ_UNCOMMITTED the high watermark. A partition
+    without a leader, or one that is gone, is missing from the answer. `known_leaders` save a question while they are
+    right."""
     found: dict[Partition, int] = {}
     known = known_leaders
 
@@ -83,9 +83,8 @@ def stable_and_ends(
     partitions: Iterable[Partition],
     known_leaders: Mapping[Partition, int] | None = None,
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Last stable offsets and ends. The end is asked first: what is behind it later is behind it by an open
-    transaction, not by what was added since; and a last stable offset beyond it tells that the log goes on to there.
-    """
+    """Return last stable offsets and ends. The end is asked first, so a difference comes from an open transaction and
+    not from later records. A last stable offset beyond the end shows that the log goes on to there."""
     asked = [*partitions]
     wanted = dict.fromkeys(asked, LATEST_OFFSET)
     ends = list_offsets(cluster, wanted, READ_UNCOMMITTED, known_leaders)
@@ -94,14 +93,14 @@ def stable_and_ends(
 
 
 def that_are_there(cluster: KafkaCluster, partitions: Iterable[Partition]) -> list[Partition]:
-    """Without those that are gone: a group may have offsets of a topic that was deleted."""
+    """Leave out partitions that are gone: a group may have offsets of a deleted topic."""
     asked = [*partitions]
     there = leaders_of(cluster.topics_left(sorted({topic for topic, _ in asked}))) if asked else {}
     return [partition for partition in asked if partition in there]
 
 
 def raise_for(partition: Partition, error_code: int) -> None:
-    """Raises CommandError for a partition's error."""
+    """Raise CommandError for a partition's error."""
     check(error_code, None, f"{partition[0]}-{partition[1]}")
 
 

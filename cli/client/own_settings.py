@@ -1,7 +1,7 @@
-"""The names of librdkafka's that the commands' own client knows.
+"""The librdkafka settings that the commands' own client knows.
 
-Whatever is about security and isn't known is refused: what is mistyped or can't be done must not be left out silently.
-Other settings of librdkafka's are for producers and consumers, and may stand in the same file.
+It refuses unknown security settings: a typo, or something that it can't do, must not be ignored silently. Other
+librdkafka settings are for producers and consumers, and may be in the same file.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ KNOWN: Final = (
 )
 FAMILIES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.", "enable.sasl.")
 LIKENESS: Final = 0.8
-"""From which on another family's name is one of these, mistyped: `secruity.protocol`."""
+"""Another family's name that is at least this similar is a typo of one of these: `secruity.protocol`."""
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises CommandUsageError, with the nearest known name."""
+    """Raise CommandUsageError for an unknown name, with the nearest known one."""
     for name in names:
         if name in KNOWN:
             continue
@@ -39,5 +39,5 @@ def check_names(names: Iterable[str]) -> None:
         nearest = difflib.get_close_matches(name, KNOWN, 1, 0.0 if in_family else LIKENESS)
         if nearest:
             raise CommandUsageError(
-                f"{name} isn't known to this command: {nearest[0]} is the nearest that is"
+                f"this command doesn't know {name}; the nearest that it knows is {nearest[0]}"
             )

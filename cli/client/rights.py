@@ -1,4 +1,4 @@
-"""Users and what they may do, as a cluster tells whoever may ask."""
+"""Users and their rights, as a cluster reports them to those who may ask."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 @dataclass(frozen=True)
 class Acl:
-    """In words; a number where Kafka has a newer one."""
+    """An ACL in words, with numbers for codes that are newer than this client."""
 
     resource: str
     name: str
@@ -72,7 +72,7 @@ class _WhoMay(Protocol):
 
 
 def acl_of(on: _OnWhat, entry: _WhoMay) -> Acl:
-    """In words, from a message or a record of the metadata log."""
+    """Return the ACL of a message, or of a record of the metadata log, in words."""
     return Acl(
         RESOURCES.get(on.resource_type, str(on.resource_type)),
         on.resource_name,
@@ -85,7 +85,7 @@ def acl_of(on: _OnWhat, entry: _WhoMay) -> Acl:
 
 
 def acls_of(cluster: KafkaCluster) -> list[Acl] | None:
-    """All of them; None where the cluster has no authorizer. Raises CommandError."""
+    """Return all ACLs, or None if the cluster has no authorizer. Raises CommandError."""
     request = DescribeAclsRequest(
         resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY
     )
@@ -100,7 +100,7 @@ def acls_of(cluster: KafkaCluster) -> list[Acl] | None:
 
 
 def users_of(cluster: KafkaCluster) -> dict[str, list[str]]:
-    """Those with SCRAM credentials, and by which mechanisms. Raises CommandError."""
+    """Return the users with SCRAM credentials, and their mechanisms. Raises CommandError."""
     answer = cluster.ask(
         DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
     )

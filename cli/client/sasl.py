@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *DIGESTS)
 MOST_ROUNDS: Final = 1_000_000
-"""Of the hash, as a broker may ask for: about a second."""
+"""The most hash rounds that a broker may ask for: about a second."""
 
 
 def sign_in(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Raises CommandError where the broker doesn't take it, CommandUsageError where something is missing."""
+    """Sign in. Raises CommandError if the broker refuses, CommandUsageError if a setting is missing."""
     mechanism = (settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
         raise CommandUsageError(f"sasl.mechanism={mechanism}: one of {', '.join(MECHANISMS)} is needed")
@@ -42,7 +42,9 @@ def sign_in(connection: Connection, settings: Mapping[str, str]) -> None:
     shaken = connection.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
     if shaken.error_code:
         known = ", ".join(shaken.mechanisms)
-        raise CommandError(f"{connection.address} doesn't know sasl.mechanism={mechanism}, but {known}")
+        raise CommandError(
+            f"{connection.address} doesn't support sasl.mechanism={mechanism}; it supports {known}"
+        )
     if mechanism == "PLAIN":
         _said(connection, f"\0{user}\0{password}".encode())
     else:
@@ -71,7 +73,7 @@ def _scram(connection: Connection, digest: str, user: str, password: str) -> Non
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
     if not hmac.compare_digest(answer.split(b",")[0], b"v=" + base64.b64encode(expected)):
         raise CommandError(
-            f"{connection.address} doesn't know this user's password: it isn't who it should be"
+            f"{connection.address} can't prove that it knows this user's password: it isn't the expected broker"
         )
 
 
@@ -79,5 +81,5 @@ def _said(connection: Connection, data: bytes) -> bytes:
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=data), SaslAuthenticateResponse)
     if answer.error_code:
         reason = answer.error_message or told(answer.error_code)
-        raise CommandError(f"{connection.address} doesn't let this user in: {reason}")
+        raise CommandError(f"{connection.address} refuses this user: {reason}")
     return bytes(answer.auth_bytes)

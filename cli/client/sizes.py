@@ -1,4 +1,4 @@
-"""How many bytes partitions have on disk."""
+"""The size of partitions on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from protocol.messages.cluster_admin import (
 
 
 def sizes_of_leaders(cluster: KafkaCluster, leaders: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Bytes of each leader's log, as DescribeLogDirs has them. What the broker doesn't tell isn't in it."""
+    """Return the bytes of each leader's log, from DescribeLogDirs. Partitions that the broker doesn't report are
+    missing."""
     by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for (topic, index), node in leaders.items():
         if node != NO_LEADER:

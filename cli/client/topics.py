@@ -1,4 +1,4 @@
-"""Topics that are made and deleted, and what the broker says to each."""
+"""Creating and deleting topics, and the broker's answers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from protocol.messages.topics import (
 )
 
 Outcomes = dict[str, tuple[int, str | None]]
-"""For each name the error code, and the broker's words."""
+"""The error code and the broker's message for each name."""
 TIMEOUT_MS = 60_000
 FIRST_BY_STATES = 6
-"""Of DeleteTopics: versions before know a list of names alone."""
+"""DeleteTopics before this version only takes a list of names."""
 
 
 def create_topics(cluster: KafkaCluster, topics: Sequence[CreatableTopic]) -> Outcomes:
-    """Raises CommandError where nobody answers."""
+    """Create topics. Raises CommandError if nobody answers."""
     answer = cluster.ask(CreateTopicsRequest(topics=[*topics], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
     return {each.name: (each.error_code, each.error_message) for each in answer.topics}
 
 
 def delete_topics(cluster: KafkaCluster, names: Sequence[str]) -> Outcomes:
-    """Raises CommandError where nobody answers."""
+    """Delete topics. Raises CommandError if nobody answers."""
     states = [DeleteTopicState(name=name) for name in names]
     request = DeleteTopicsRequest(topics=states, topic_names=[*names], timeout_ms=TIMEOUT_MS)
     if cluster.version_of(DeleteTopicsRequest) < FIRST_BY_STATES:

@@ -1,4 +1,4 @@
-"""Transactions as the coordinators know them, as the partitions' leaders know them, and what ends one."""
+"""Transactions according to coordinators and to partitions' leaders, and ways to end them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from protocol.messages.transactions import (
 
 TRANSACTION_TOPIC: Final = "__transaction_state"
 NEVER_MS: Final = 2**31 - 1
-"""The timeout of a producer with two-phase commit (KIP-939): the broker doesn't end its transactions."""
+"""The timeout of a producer with two-phase commit (KIP-939): the broker never ends its transactions."""
 TIMEOUT_OF_FENCING_MS: Final = 60_000
 PARTITIONS_AT_ONCE: Final = 500
 LAST_WITHOUT_TWO_PHASES: Final = 5
-"""Of InitProducerId: what the next version adds is for the application itself."""
+"""A version of InitProducerId: the next one adds what only the application itself needs."""
 
 
 @dataclass(frozen=True)
 class CoordinatedTransaction:
-    """What the coordinator of a transactional id says of it. `started_ms` is None where it has no transaction."""
+    """A transactional id according to its coordinator. `started_ms` is None if it has no transaction."""
 
     transactional_id: str
     coordinator: int
@@ -50,17 +50,17 @@ class CoordinatedTransaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is neither committed nor aborted yet."""
+        """True if it is neither committed nor aborted yet."""
         return self.state == "Ongoing"
 
     @property
     def is_ending(self) -> bool:
-        """Whether the outcome is certain, and markers are on their way."""
+        """True if the outcome is certain, and markers are being written."""
         return self.state in ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
     @property
     def ends_ms(self) -> int | None:
-        """When the broker aborts it by itself."""
+        """When the broker aborts it by itself, or None."""
         if self.started_ms is None or not self.is_open or self.timeout_ms >= NEVER_MS:
             return None
         return self.started_ms + self.timeout_ms
@@ -68,7 +68,7 @@ class CoordinatedTransaction:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction in one partition, without a marker yet, as the leader has it."""
+    """A transaction without a marker in one partition, according to the leader."""
 
     partition: Partition
     producer_id: int
@@ -81,8 +81,8 @@ class OpenTransaction:
 def list_transactions(
     cluster: KafkaCluster, producer_ids: Iterable[int] = (), states: Iterable[str] = ()
 ) -> list[CoordinatedTransaction]:
-    """Of all brokers, in the order of their ids; only those with these producer ids, or in these states, if any are
-    said. Raises CommandError."""
+    """Return all brokers' transactions, sorted by id. `producer_ids` and `states` select some, if given. Raises
+    CommandError."""
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=sorted(producer_ids))
     answers = cluster.ask_all(request, ListTransactionsResponse, lambda answer: answer.error_code)
     found = []
@@ -93,7 +93,7 @@ def list_transactions(
 
 
 def describe_transaction(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction | None:
-    """None where its coordinator doesn't know it. Raises CommandError."""
+    """Return the transaction, or None if its coordinator doesn't know it. Raises CommandError."""
     node = cluster.coordinator(TRANSACTION, transactional_id)
     found = described(cluster, node, [transactional_id])
     return found[0] if found else None
@@ -102,7 +102,7 @@ def describe_transaction(cluster: KafkaCluster, transactional_id: str) -> Coordi
 def described(
     cluster: KafkaCluster, node: int, transactional_ids: Sequence[str]
 ) -> list[CoordinatedTransaction]:
-    """Of these ids, as the node that coordinates them tells; without those that it doesn't know.
+    """Return the transactions of these ids according to the node that coordinates them. Unknown ids are left out.
     Raises CommandError."""
     if not transactional_ids:
         return []
@@ -139,7 +139,8 @@ def described(
 
 
 def coordinators_are_complete(cluster: KafkaCluster) -> bool:
-    """Whether each partition of the transactions' topic has a leader: else one may know what no other does."""
+    """True if each partition of the transactions' topic has a leader. Otherwise a missing coordinator may know what no
+    other does."""
     topic = the_one(cluster.metadata([TRANSACTION_TOPIC]).topics, TRANSACTION_TOPIC)
     if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
         return True
@@ -149,8 +150,8 @@ def coordinators_are_complete(cluster: KafkaCluster) -> bool:
 def open_transactions(
     cluster: KafkaCluster, partitions: Iterable[Partition]
 ) -> dict[Partition, list[OpenTransaction]]:
-    """Those that have no marker yet, by their start; a partition without any has an empty list, one without a leader
-    none. Raises CommandError."""
+    """Return the transactions without a marker, sorted by start. A partition without any has an empty list, one without
+    a leader is missing. Raises CommandError."""
     left = sorted(partitions)
     found: dict[Partition, list[OpenTransaction]] = {}
     while left:
@@ -206,8 +207,8 @@ def _open_in(
 
 
 def write_abort_marker(cluster: KafkaCluster, hanging: OpenTransaction) -> None:
-    """As Kafka's own tool ends it: a marker of the producer's epoch, and of a coordinator whose epoch is the least
-    where the partition has seen none. Raises CommandError."""
+    """Write the same marker as Kafka's own tool: with the producer's epoch, and the least coordinator epoch if the
+    partition has seen none. Raises CommandError."""
     topic, index = hanging.partition
     marker = WritableTxnMarker(
         producer_id=hanging.producer_id,
@@ -229,9 +230,9 @@ def write_abort_marker(cluster: KafkaCluster, hanging: OpenTransaction) -> None:
 
 
 def fence(cluster: KafkaCluster, transaction: CoordinatedTransaction) -> InitProducerIdResponse:
-    """A new epoch for its transactional id: what is open is aborted, and whoever had the id has it no more. Raises
+    """Take a new epoch for its transactional id. This aborts an open transaction and fences the id's producer. Raises
     CommandError."""
-    # Without two phases no broker takes a timeout that never ends.
+    # Without two-phase commit, no broker accepts a timeout that never ends.
     timeout_ms = transaction.timeout_ms if transaction.timeout_ms < NEVER_MS else TIMEOUT_OF_FENCING_MS
     request = InitProducerIdRequest(
         transactional_id=transaction.transactional_id, transaction_timeout_ms=timeout_ms

@@ -1,4 +1,4 @@
-"""The console's HTTP: its page, what the page asks for, and the stream of what changes."""
+"""The console's HTTP: its page, the page's requests, and the stream of changes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 MOST_PAGES: Final = 32
-"""That are told what changes, at the same time."""
+"""The most pages that get changes at the same time."""
 MOST_BODY_BYTES: Final = 64 * 1024
 MOST_WANTED: Final = 16
-"""Sections of a page."""
+"""The most sections that a page may ask for."""
 RIBBON_BATCHES: Final = 600
 RIBBON_OFFSETS: Final = 400
-"""Without a place, a ribbon begins so far before the end."""
+"""Without a place, a ribbon begins this far before the end."""
 MOST_HEX_BYTES: Final = 16 * 1024
 FIRST_OF_A_LIST: Final = 400
 HEARTBEAT_S: Final = 15.0
@@ -61,7 +61,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Console:
-    """The application, over what is shown: a Kafka that runs, or a folder."""
+    """The application that shows a running Kafka, or a folder."""
 
     def __init__(self, shown: Shown, sections: Sections, guard: Guard, about: Mapping[str, Any]) -> None:
         self._shown = shown
@@ -135,7 +135,7 @@ class Console:
         if len(wanted) > MOST_WANTED:
             return PlainTextResponse(f"at most {MOST_WANTED} sections\n", 400)
         if self._sections.pages >= MOST_PAGES:
-            return PlainTextResponse(f"{MOST_PAGES} pages are open, which is the most\n", 503)
+            return PlainTextResponse(f"{MOST_PAGES} pages are open; that is the limit\n", 503)
         headers = {"content-type": "text/event-stream", "x-accel-buffering": "no"}
         return StreamingResponse(self._events(wanted), headers=headers)
 
@@ -160,7 +160,7 @@ class Console:
             self._sections.leave(number)
 
     def _news(self, name: str, told: int) -> tuple[str, int]:
-        """What is new of a section, and its number."""
+        """Return a section's news, and its new number."""
         growing = self._sections.lists.get(name)
         if growing is not None:
             number, documents = growing.since(told, FIRST_OF_A_LIST)
@@ -170,7 +170,7 @@ class Console:
             return "", number
         return f'event: value\ndata: {{"name":{as_json(name)},"value":{value}}}\n\n', number
 
-    # --- What is asked for once
+    # --- One-time requests
 
     def _asked(self, ask: Callable[[Request], Any]) -> Handler:
         async def handle(request: Request) -> Response:
@@ -182,7 +182,7 @@ class Console:
         async def handle(request: Request) -> Response:
             body = await _body(request)
             if body is None:
-                return JSONResponse({"error": "a JSON object of a modest size is expected"}, 400)
+                return JSONResponse({"error": "the body must be a JSON object of moderate size"}, 400)
             return await _answered(lambda given: do(given, execute=bool(given.get("execute"))), body)
 
         return handle
@@ -231,7 +231,7 @@ class Console:
         partition = partition_of(request.query_params)
         offset = number_of(request.query_params, "offset")
         seen = walk(self._shown.piece, partition, offset, 1)
-        if seen.batches and seen.batches[0].fate:  # those behind it say what became of it
+        if seen.batches and seen.batches[0].fate:  # later batches show what became of it
             seen = walk(self._shown.piece, partition, offset, RIBBON_BATCHES)
         if not seen.batches:
             raise CommandError(f"{partition[0]}-{partition[1]} has no batch there")
@@ -246,7 +246,7 @@ class Console:
 
 
 class _Guarded:
-    """Every request passes the guard, and every answer has its headers."""
+    """Checks every request with the guard, and adds the guard's headers to every answer."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app

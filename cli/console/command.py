@@ -1,10 +1,10 @@
-"""A page in the browser: topics, records, groups, and above all transactions, as they happen.
+"""Show topics, records, groups and above all transactions on a page in the browser, updated live.
 
-barnabas console                              of the Kafka at localhost:9092, on http://127.0.0.1:8095
-barnabas console --bootstrap kafka:9092       of another one, be it Apache Kafka
-barnabas console --listen 0.0.0.0:8095        for other machines as well: the address that it prints has a token
-barnabas --console                            start a broker, and its console beside it
-barnabas inspect --console data               of a folder, with no broker
+barnabas console                              the Kafka at localhost:9092, on http://127.0.0.1:8095
+barnabas console --bootstrap kafka:9092       another one, such as Apache Kafka
+barnabas console --listen 0.0.0.0:8095        also for other machines: it prints an address with a token
+barnabas --console                            start a broker together with its console
+barnabas inspect --console data               a folder, without a broker
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ NEEDS = "the console needs starlette and uvicorn: pip install 'barnabas[console]
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Where the page is."""
+    """Add the options for the page's address."""
     group = parser.add_argument_group("the page")
     group.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="where it is (default: 127.0.0.1:8095); from anywhere but this machine it needs a token",
+        help="the page's address (default: 127.0.0.1:8095); other machines need a token",
     )
     group.add_argument(
         "--name",
         action="append",
         default=[],
         metavar="HOST",
-        help="a name that this machine goes by in a browser's address; may be repeated",
+        help="a name of this machine in a browser's address; may be repeated",
     )
     group.add_argument("--parent-fd", type=int, metavar="N", help=argparse.SUPPRESS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     add_listening(parser)
     add_connection(parser)
     parser.add_argument(
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """As `cli.commands.Command` has it."""
+    """See `cli.commands.Command`."""
     settings = client_settings(options)
     serving = _serving()
     from cli.console.live import LiveKafka
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show_folder(options: argparse.Namespace) -> int:
-    """`barnabas inspect --console DIR`."""
+    """Run `barnabas inspect --console DIR`."""
     if len(options.paths) != 1:
         raise CommandUsageError("--console shows one data folder")
     serving = _serving()
@@ -91,7 +91,7 @@ def show_folder(options: argparse.Namespace) -> int:
 
 
 def _serving() -> Any:
-    """What needs the extra `console`."""
+    """Import the module that needs the extra `console`."""
     try:
         return importlib.import_module("cli.console.serving")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A folder of Kafka's or of barnabas', shown as a Kafka that runs is: what its files say, with nobody to ask."""
+"""Shows a folder of Kafka or barnabas like a running Kafka, from what its files say."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from protocol.records.fates import WalkedLog
 MOST_BATCHES: Final = 1_000_000
 READ_BYTES: Final = 256 * 1024 * 1024
 READ_S: Final = 20.0
-"""Of each partition of an internal topic, at the beginning."""
+"""The time limit for reading each partition of an internal topic at the start."""
 EFFORT: Final = Effort(64 * 1024 * 1024, 5.0)
 MOST_FINDINGS: Final = 3
 TOPIC_RESOURCE: Final = 2
@@ -45,12 +45,12 @@ NOWHERE: Final = -1
 
 
 class FolderKafka:
-    """What there was when it was made. Every method raises CommandError."""
+    """Shows the folder as it was when this object was made. Every method raises CommandError."""
 
     def __init__(self, path: str, sections: Sections) -> None:
         self.path = os.path.abspath(path)
         if not os.path.isdir(self.path) or not is_data_folder(self.path):
-            raise CommandUsageError(f"{path} is no data folder of Kafka's, which is what the console shows")
+            raise CommandUsageError(f"{path} isn't a Kafka data folder, and the console shows those")
         found = look(FILES, [self.path], self.path)
         self._image = found.metadata
         seen = dict(found.partitions[self.path])
@@ -62,7 +62,7 @@ class FolderKafka:
         }
         self._findings = [each for each in found.findings if each.severity.value != "note"]
         self._cut: dict[Partition, int] = {}
-        """Logs of internal topics that were too long to be read to their end, and where their reading has ended."""
+        """Logs of internal topics that were too long to read to their end, and where the reading stopped."""
         self._groups = FolderGroups()
         sections.list_of("events", 1)
         lanes, transactions = Lanes(sections.list_of("lanes", MOST)), FolderTransactions()
@@ -79,11 +79,11 @@ class FolderKafka:
     # --- Logs
 
     def piece(self, partition: Partition, offset: int, max_bytes: int) -> Piece:
-        """As `ReadPiece`."""
+        """See `ReadPiece`."""
         return self._log(partition).piece(offset, max_bytes)
 
     def offset_at(self, partition: Partition, place: Place) -> int:
-        """Where this is in the partition."""
+        """Return the place as an offset in the partition."""
         log = self._log(partition)
         start, end = log.seen.start_offset, log.seen.end_offset
         if place.time_ms is not None:
@@ -102,7 +102,7 @@ class FolderKafka:
         return start if place.word == "earliest" else end
 
     def partitions_of(self, topic: str) -> int:
-        """Of which there may be some here, and others elsewhere."""
+        """Return the topic's number of partitions. Some may be here and others elsewhere."""
         if self._image is not None and topic in self._image.topics:
             return len(self._image.topics[topic].partitions)
         return max((index + 1 for _, index in self._of_topic(topic)), default=0)
@@ -110,7 +110,7 @@ class FolderKafka:
     # --- What there is
 
     def topic(self, name: str) -> dict[str, Any]:
-        """Its partitions and its own settings."""
+        """Return its partitions and its own settings."""
         rows = [self._row(partition) for partition in self._of_topic(name)]
         if not rows:
             raise CommandError(f"topic {name} has no folder here")
@@ -122,15 +122,15 @@ class FolderKafka:
         }
 
     def broker(self, node: int) -> dict[str, Any]:
-        """A folder doesn't tell."""
+        """Raises CommandError: a folder doesn't have a broker's settings."""
         _only_of_a_broker(f"the settings of broker {node}")
 
     def groups(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """Return all groups."""
         return as_json(LIST_COLUMNS, self._group_rows())
 
     def group(self, name: str) -> dict[str, Any]:
-        """As `barnabas groups NAME --json`."""
+        """Return what `barnabas groups NAME --json` prints."""
         group = self._groups.described(name)
         if group is None:
             raise CommandError(f"there is no group {name}")
@@ -149,20 +149,20 @@ class FolderKafka:
         return document_of_group(group, lags)
 
     def transactions(self) -> list[dict[str, Any]]:
-        """As `barnabas transactions --json`."""
+        """Return what `barnabas transactions --json` prints."""
         return [document_of(each) for each in self._transactions]
 
     def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
-        """As `barnabas transactions explain --json`, and in words."""
+        """Return what `barnabas transactions explain --json` prints, and the same in words."""
         looked_at = [each for each in self._logs if not topics or each[0] in topics]
         waiting = [self._waiting(each) for each in looked_at if self._logs[each].seen.open_transactions]
         found = Explanation(waiting, [], [], len(looked_at))
         return {**as_document(found, "", self._now_ms), "words": told_in_words(found, "", self._now_ms)}
 
     def rights(self) -> dict[str, Any]:
-        """Users and ACLs, as the metadata log has them."""
+        """Return users and ACLs from the metadata log."""
         if self._image is None:
-            raise CommandError("the folder has no metadata log that can be read")
+            raise CommandError("the folder has no readable metadata log")
         acls = [
             vars(acl_of(each, each))
             for each in self._image.kept.of_type(AccessControlEntryRecord)
@@ -184,18 +184,18 @@ class FolderKafka:
         _only_of_a_broker("what a client tells of itself")
 
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """Nobody is there to do it."""
+        """Raises CommandError: this needs a broker."""
         _only_of_a_broker("an abort")
 
     def reset(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """Nobody is there to do it."""
+        """Raises CommandError: this needs a broker."""
         _only_of_a_broker("a reset")
 
     def delete_records(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """Nobody is there to do it."""
+        """Raises CommandError: this needs a broker."""
         _only_of_a_broker("a deletion")
 
-    # --- What was found at the beginning
+    # --- What was found at the start
 
     def _log(self, partition: Partition) -> FolderLog:
         if partition not in self._logs:
@@ -213,7 +213,7 @@ class FolderKafka:
         return walked
 
     def _newest_ms(self) -> int:
-        """Of the folder: what is open there is open since then, and no clock goes on."""
+        """Return the folder's newest timestamp. It serves as the present time: no clock goes on in a folder."""
         return max(
             (walked.max_timestamp_ms for log in self._logs.values() for walked in log.seen.segments.values()),
             default=0,
@@ -248,7 +248,9 @@ class FolderKafka:
     def _waiting(self, partition: Partition) -> WaitingPartition:
         log = self._logs[partition]
         counted = self._counted(partition, log.stable)
-        is_cut = any(topic == TRANSACTIONS for topic, _ in self._cut)  # and what is known may be long over
+        is_cut = any(
+            topic == TRANSACTIONS for topic, _ in self._cut
+        )  # then even what is known may be long over
         by_producer = {} if is_cut else {each.producer_id: each for each in self._transactions}
         complete = not is_cut and len(self._of_topic(TRANSACTIONS)) == self.partitions_of(TRANSACTIONS)
         blockers = []
@@ -287,10 +289,10 @@ class FolderKafka:
         if len(self._findings) > MOST_FINDINGS:
             wrong.append(f"{len(self._findings) - MOST_FINDINGS} more")
         if wrong:
-            wrong[-1] += " (barnabas doctor says all)"
+            wrong[-1] += " (barnabas doctor lists all)"
         cut = [f"{topic}-{index} up to offset {at:,}" for (topic, index), at in self._cut.items()]
         if cut:
-            wrong.append(f"read in part alone, so that newer steps are missing: {', '.join(cut)}")
+            wrong.append(f"only read in part, so newer steps are missing: {', '.join(cut)}")
         sections.publish("problem:cluster", "; ".join(wrong))
         brokers = self._image.brokers if self._image is not None else {}
         sections.publish(
@@ -311,4 +313,4 @@ class FolderKafka:
 
 
 def _only_of_a_broker(what: str) -> NoReturn:
-    raise CommandError(f"{what} needs a broker, and this is a folder")
+    raise CommandError(f"{what} needs a broker, but this is a folder")

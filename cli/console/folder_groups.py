@@ -1,4 +1,4 @@
-"""Groups as the records of `__consumer_offsets` in a folder leave them."""
+"""Groups according to the records of `__consumer_offsets` in a folder."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ _KINDS = (
 
 
 class FolderGroups:
-    """By name: what stands of each at the end of the log."""
+    """The state of each group at the end of the log, by name."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[bytes, tuple[str, dict[str, Any]]]] = {}
 
     def read(self, batches: Iterable[WalkedBatch]) -> None:
-        """Of a partition of `__consumer_offsets`, in their order. What a transaction commits counts once it has."""
+        """Read the batches of a partition of `__consumer_offsets`, in their order. Commits in a transaction count if
+        the transaction is committed."""
         decoder = decoder_of(OFFSETS)
         assert decoder is not None
         counted = (each for each in batches if not each.header.is_control and each.fate in ("", COMMITTED))
@@ -61,11 +62,11 @@ class FolderGroups:
 
     @property
     def names(self) -> list[str]:
-        """Of all that are left."""
+        """The names of all groups that are left."""
         return sorted(self._records)
 
     def described(self, name: str) -> DescribedGroup | None:
-        """With the members that it had; None where there is no such group."""
+        """Return the group with the members that it had, or None if there is no such group."""
         if name not in self._records:
             return None
         held = [*self._records[name].values()]
@@ -89,7 +90,7 @@ class FolderGroups:
         return DescribedGroup(listed, "", "", epoch, None, None, {}, members)
 
     def committed(self, name: str) -> dict[Partition, int]:
-        """The offsets that it has committed."""
+        """Return the offsets that it has committed."""
         return {
             (fields["topic"], fields["partition"]): fields["offset"]
             for kind, fields in self._records.get(name, {}).values()

@@ -1,4 +1,4 @@
-"""A partition's log in a folder, as its files have it: batches from an offset on, and what was aborted."""
+"""A partition's log in a folder, from its files: batches from an offset on, and aborted transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.log.segment_recovery import valid_batches
 
 
 class FolderLog:
-    """`seen` is what an examination has found in it: nothing behind that is read."""
+    """`seen` is the result of an examination. Nothing after its end is read."""
 
     def __init__(self, directory: str, seen: SeenLog) -> None:
         self.directory = directory
@@ -25,11 +25,11 @@ class FolderLog:
 
     @property
     def stable(self) -> int:
-        """Where the first transaction that is open begins, or the end."""
+        """The start of the first open transaction, or the end."""
         return min(self.seen.open_transactions.values(), default=self.seen.end_offset)
 
     def piece(self, offset: int, max_bytes: int) -> Piece:
-        """As `ReadPiece`. What can't be read is passed over, as an examination does."""
+        """See `ReadPiece`. Skips what can't be read, as an examination does."""
         data = bytearray()
         last = offset
         for header, batch in self.batches(offset):
@@ -45,7 +45,7 @@ class FolderLog:
         return Piece(self.seen.start_offset, self.stable, self.seen.end_offset, bytes(data), aborted)
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """From the one on that holds the offset."""
+        """Yield the batches from the one with the offset on."""
         index = max(0, bisect_right(self._bases, offset) - 1)
         for base in self._bases[index:]:
             try:
@@ -65,7 +65,7 @@ class FolderLog:
 
     @property
     def aborted(self) -> list[tuple[int, int, int]]:
-        """Producer id, first offset and the marker's, of each that was aborted."""
+        """Producer id, first offset and marker offset of each aborted transaction."""
         if self._aborted is None:
             self._aborted = [
                 (producer, first, marker)
@@ -77,7 +77,7 @@ class FolderLog:
         return self._aborted
 
     def _position(self, base: int, offset: int) -> int:
-        """Of a batch that is before the offset, or has it, as the index says."""
+        """Return the position of a batch at or before the offset, according to the index."""
         found = 0
         for relative, position in OFFSET_ENTRY.iter_unpack(
             used(self._read(base, INDEX_SUFFIX), OFFSET_ENTRY)

@@ -1,4 +1,4 @@
-"""Transactional ids as the records of `__transaction_state` in a folder leave them."""
+"""Transactional ids according to the records of `__transaction_state` in a folder."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from cli.inspecting.decoding import TRANSACTIONS, UndecodedError, decoded, decod
 from protocol.records.batch import BatchHeader, Record
 
 NOBODY = -1
-"""Coordinates it: there is no broker."""
+"""The coordinator's id, because there is no broker."""
 
 
 class FolderTransactions:
-    """What a coordinator would tell of each transactional id: of all of them, and with all partitions. Lanes have
-    bounds, and what they leave out would seem to hang."""
+    """What a coordinator would report about all transactional ids, with all partitions. Lanes have limits, and what
+    they leave out would seem to hang."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, Record] = {}
 
     def read(self, batches: Iterable[tuple[BatchHeader, list[Record]]]) -> None:
-        """Of a partition of `__transaction_state`, in their order."""
+        """Read the batches of a partition of `__transaction_state`, in their order."""
         for header, records in batches:
             if not header.is_control:
                 self._last |= {bytes(record.key or b""): record for record in records}
 
     def coordinated(self) -> list[CoordinatedTransaction]:
-        """In the order of their ids."""
+        """Return the transactions, sorted by id."""
         decoder = decoder_of(TRANSACTIONS)
         assert decoder is not None
         found = []

@@ -1,9 +1,8 @@
-"""Who may ask the console, and what a browser may do with its answers.
+"""Who may use the console, and what a browser may do with its answers.
 
-A page of somebody else's, open in the same browser, can send requests to this machine, by a name of its own as well
-(`broker.http.host_names`). So the `Host` has to be one that this console goes by, an `Origin` has to be the console's
-own, and what changes something needs a header that no other page may send. From any address but this
-machine's own a token is needed as well.
+A foreign page that is open in the same browser can send requests to this machine, even by a name of its own
+(`broker.http.host_names`). So `Host` must be a name of this console, `Origin` must be the console's own, and requests
+that change something need a header that no other page may send. From other machines they also need a token.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of each answer. Scripts come from the console's own files alone, and nothing else is asked for."""
+"""Headers of each answer. They allow scripts only from the console's own files, and nothing else."""
 OWN_HEADER: Final = "x-barnabas"
-"""A page of another origin may not send it without being allowed to, which nobody is."""
+"""A page of another origin may not send it without permission, and no page has that."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine comes there."""
+    """Return True if only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -50,7 +49,7 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Guard:
-    """`token` is "" where none is needed. `names` are hosts that the console goes by beside those of this machine."""
+    """`token` is "" if none is needed. `names` are the console's hosts beside those of this machine."""
 
     host: str
     token: str
@@ -59,10 +58,10 @@ class Guard:
     def refuses(
         self, method: str, headers: Mapping[str, str], cookies: Mapping[str, str]
     ) -> tuple[int, str] | None:
-        """The status and the reason; None where the request may pass."""
+        """Return the status and the reason of a refusal, or None if the request may pass."""
         host = headers.get("host", "")
         if not self._knows(host_name(host)):
-            return 421, f"this console doesn't go by the name {host!r} (--name adds one)"
+            return 421, f"{host!r} isn't a name of this console (--name adds one)"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return 403, "another page's requests are refused"
@@ -70,15 +69,15 @@ class Guard:
             return 403, "another page's requests are refused"
         if method not in ("GET", "HEAD"):
             if method != "POST":
-                return 405, "GET and POST are understood"
+                return 405, "only GET and POST are supported"
             if origin is None or OWN_HEADER not in headers:
-                return 403, "what changes something is asked for by the console's own page"
+                return 403, "only the console's own page may request changes"
         if self.token and not self._has_token(headers, cookies):
             return 401, "a token is needed: open the address that the console printed when it started"
         return None
 
     def is_token(self, given: str) -> bool:
-        """In constant time."""
+        """Compare in constant time."""
         return bool(self.token) and hmac.compare_digest(given.encode(), self.token.encode())
 
     def _has_token(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
@@ -88,7 +87,7 @@ class Guard:
         return self.is_token(cookies.get(COOKIE, ""))
 
     def _knows(self, host: str) -> bool:
-        """An address can't be made to point elsewhere: by one, whoever needs a token may come."""
+        """An IP address can't be made to point elsewhere, so any address will do if a token is needed."""
         own = (*LOOPBACK_NAMES, self.host, f"[{self.host}]", *self.names)
         return host in map(str.lower, own) or (bool(self.token) and _is_address(host))
 

@@ -1,5 +1,5 @@
-"""Transactions over time, by the records of `__transaction_state`: each step of each transactional id, as its
-coordinator wrote it down."""
+"""Transactions over time, from the records of `__transaction_state`: each step of each transactional id, as its
+coordinator logged it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from cli.inspecting.decoding import TRANSACTIONS, UndecodedError, decoded, decod
 from protocol.records.batch import BatchHeader, Record
 
 MOST: Final = 3_000
-"""Transactions that are remembered."""
+"""The most transactions that are remembered."""
 MOST_STEPS: Final = 50
-"""Of a transaction: the first ones and the last, where it has more."""
+"""The most steps kept of a transaction: the first ones, and the last one."""
 MOST_PARTITIONS: Final = 100
 RUNNING: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 class Lanes:
-    """A document for each transaction: whose it is, its steps with their records' places, its partitions."""
+    """Keeps a document for each transaction: its id, its steps with their records' places, and its partitions."""
 
     def __init__(self, documents: GrowingList) -> None:
         self._documents = documents
         self._last: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def read(self, partition: int, batches: Iterable[tuple[BatchHeader, list[Record]]]) -> None:
-        """Records of a partition of `__transaction_state`, in their order."""
+        """Read the records of a partition of `__transaction_state`, in their order."""
         decoder = decoder_of(TRANSACTIONS)
         assert decoder is not None
         changed: dict[Any, dict[str, Any]] = {}
@@ -47,7 +47,7 @@ class Lanes:
         self._documents.put(changed.items())
 
     def told(self, found: Iterable[CoordinatedTransaction], now_ms: int) -> None:
-        """As a coordinator tells it, where its records may not be read."""
+        """Add what a coordinator reports, for clusters where the records may not be read."""
         changed = {}
         for each in found:
             said = {
@@ -69,7 +69,7 @@ class Lanes:
         self._documents.put(changed.items())
 
     def _step(self, said: dict[str, Any], place: list[int] | None) -> dict[str, Any] | None:
-        """The transaction as it is after this record; None where the id has none."""
+        """Return the transaction after this record, or None if the id has none."""
         name, state = str(said["transactional_id"]), str(said["state"])
         started = said["start_timestamp_ms"]
         if state == "Empty" or started is None or started < 0:

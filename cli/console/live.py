@@ -1,4 +1,4 @@
-"""A Kafka that runs, as the console asks it: what pages ask for once, and what is done to it."""
+"""A running Kafka for the console: the pages' one-time questions, and the actions on it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponseBroker
 
 PATIENCE_S: Final = 3.0
-"""With errors that pass by themselves: somebody looks at the page."""
+"""How long to retry passing errors: somebody is looking at the page."""
 CLUSTERS: Final = 4
-"""So many questions of pages are asked at once."""
+"""The most questions of pages that run at once."""
 WAIT_S: Final = 10.0
 EFFORT: Final = Effort(16 * 1024 * 1024, 2.0)
 LITTLE: Final = Effort(1024 * 1024, 0.3)
-"""Of what is counted again and again."""
+"""The effort of counts that are repeated again and again."""
 
 
 class LiveKafka:
@@ -74,18 +74,18 @@ class LiveKafka:
         self.where = where
         """The options of a command that say which Kafka is meant."""
         self.known_brokers: dict[int, MetadataResponseBroker] = {}
-        """As whoever watches them knows them: the bootstrap's own may be gone."""
+        """The brokers as their watcher knows them: the bootstrap broker may be gone."""
         self._free: queue.LifoQueue[KafkaCluster] = queue.LifoQueue()
         for _ in range(CLUSTERS):
             self._free.put(KafkaCluster(settings, patience_s=PATIENCE_S))
         self._closing = threading.Lock()
 
     def learn(self, brokers: dict[int, MetadataResponseBroker]) -> None:
-        """Who is there now."""
+        """Note which brokers there are now."""
         self.known_brokers = brokers
 
     def close(self) -> None:
-        """Of what is in use, nothing is waited for."""
+        """Close the connections without waiting for those in use."""
         with self._closing, contextlib.suppress(queue.Empty):
             while True:
                 self._free.get_nowait().__exit__()
@@ -95,7 +95,7 @@ class LiveKafka:
         try:
             cluster = self._free.get(timeout=WAIT_S)
         except queue.Empty:
-            raise CommandError("too much is asked at once: the broker is slow, or doesn't answer") from None
+            raise CommandError("too many requests at once: the broker is slow, or doesn't answer") from None
         try:
             cluster.brokers = self.known_brokers or cluster.brokers
             yield cluster
@@ -105,7 +105,7 @@ class LiveKafka:
     # --- Logs
 
     def piece(self, partition: Partition, offset: int, max_bytes: int) -> Piece:
-        """As `ReadPiece`. Below the last stable offset a leader says which transactions were aborted."""
+        """See `ReadPiece`. Below the last stable offset a leader reports which transactions were aborted."""
         with self._cluster() as cluster:
             data = fetch_or_error(cluster, partition, offset, max_bytes, READ_COMMITTED)
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
@@ -129,14 +129,14 @@ class LiveKafka:
             )
 
     def offset_at(self, partition: Partition, place: Place) -> int:
-        """Where this is in the partition; an offset itself may be outside of it."""
+        """Return the place as an offset. A given offset may be outside of the partition."""
         if place.offset is not None:
             return place.offset
         with self._cluster() as cluster:
             start = list_offsets(cluster, {partition: EARLIEST}).get(partition)
             end = list_offsets(cluster, {partition: LATEST_OFFSET}).get(partition)
             if start is None or end is None:
-                raise CommandError(f"{partition[0]}-{partition[1]} isn't there, or has no leader")
+                raise CommandError(f"{partition[0]}-{partition[1]} doesn't exist, or has no leader")
             if place.time_ms is not None:
                 found = list_offsets(cluster, {partition: place.time_ms}).get(partition, -1)
                 return found if found >= 0 else end
@@ -147,20 +147,20 @@ class LiveKafka:
     # --- What there is
 
     def topic(self, name: str) -> dict[str, Any]:
-        """Its partitions and its settings."""
+        """Return its partitions and its settings."""
         with self._cluster() as cluster:
             rows = partition_rows(cluster, cluster.topics([name]))
             settings = as_json(SETTINGS_COLUMNS, settings_rows(cluster, name))
             return {"partitions": as_json(PARTITION_COLUMNS, rows), "settings": settings}
 
     def broker(self, node: int) -> dict[str, Any]:
-        """Its settings."""
+        """Return its settings."""
         with self._cluster() as cluster:
             rows = settings_rows(cluster, str(node), BROKER)
             return {"settings": as_json(SETTINGS_COLUMNS, rows)}
 
     def groups(self) -> list[dict[str, Any]]:
-        """All of them, as `barnabas groups` lists them."""
+        """Return all groups, as `barnabas groups` lists them."""
         with self._cluster() as cluster:
             rows = [
                 [each.name, each.kind, each.protocol, each.state, each.coordinator]
@@ -169,7 +169,7 @@ class LiveKafka:
             return as_json(LIST_COLUMNS, rows)
 
     def group(self, name: str) -> dict[str, Any]:
-        """As `barnabas groups NAME --json`."""
+        """Return what `barnabas groups NAME --json` prints."""
         with self._cluster() as cluster:
             listed = find_group(cluster, name)
             if listed is None:
@@ -180,16 +180,16 @@ class LiveKafka:
             return document_of_group(group, lags)
 
     def transactions(self) -> list[dict[str, Any]]:
-        """As `barnabas transactions --json`."""
+        """Return what `barnabas transactions --json` prints."""
         with self._cluster() as cluster:
             return [document_of(each) for each in list_transactions(cluster)]
 
     def at_a_glance(self, topics: Sequence[str]) -> dict[str, Any]:
-        """As `explanation`, counted by little reading: it is asked for again and again."""
+        """Like `explanation`, but counts with little reading, because it is repeated again and again."""
         return self._explained(topics, LITTLE, with_tails=False)
 
     def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
-        """As `barnabas transactions explain --json`, and in words."""
+        """Return what `barnabas transactions explain --json` prints, and the same in words."""
         return self._explained(topics, EFFORT, with_tails=bool(topics))
 
     def _explained(self, topics: Sequence[str], effort: Effort, *, with_tails: bool) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class LiveKafka:
             return {**document, "words": told_in_words(found, self.where, now_ms)}
 
     def rights(self) -> dict[str, Any]:
-        """Users and ACLs, each with what kept it from being told."""
+        """Return users and ACLs, or for each the reason why it couldn't be read."""
         found: dict[str, Any] = {"acls": None, "users": None}
         with self._cluster() as cluster:
             try:
@@ -224,14 +224,14 @@ class LiveKafka:
         return self._telemetry.one(instance_id, listener)
 
     def partitions_of(self, topic: str) -> int:
-        """How many it has; 0 where it isn't there."""
+        """Return its number of partitions; 0 if it doesn't exist."""
         with self._cluster() as cluster:
             return sum(len(each.partitions) for each in cluster.topics_left([topic]))
 
-    # --- What is done: each first says what it would do, and is asked for again with what was said
+    # --- Actions: each first returns a question, and is done when it is requested again with what was seen
 
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """A transactional id's transaction, or one that hangs."""
+        """Abort a transactional id's transaction, or one that hangs."""
         with self._cluster() as cluster:
             if "id" in asked:
                 found = transaction_to_fence(cluster, text_of(asked, "id"))
@@ -252,7 +252,7 @@ class LiveKafka:
             return {"done": abort_hanging(cluster, one)}
 
     def reset(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """The offsets of a group."""
+        """Reset the offsets of a group."""
         with self._cluster() as cluster:
             topics = texts_of(asked, "topics")
             to = text_of(asked, "to").split()
@@ -261,7 +261,7 @@ class LiveKafka:
                 raise CommandError(f"there is no group {plan.group}")
             rows = plan.rows({})
             seen = repr([(*partition, plan.before.get(partition)) for partition in sorted(plan.after)])
-            if not execute:  # where it goes to isn't part of it: the end of a busy log is never where it was
+            if not execute:  # the target isn't part of it: the end of a busy log keeps moving
                 table = as_json(RESET_COLUMNS, rows)
                 return {"question": question_of_reset(plan), "seen": seen, "table": table}
             _must_be_as_seen(asked, seen)
@@ -272,7 +272,7 @@ class LiveKafka:
             return {"done": f"{plan.group}: set"}
 
     def delete_records(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """What lies before an offset."""
+        """Delete the records before an offset."""
         partition = partition_of(asked)
         before = number_of(asked, "before")
         name = f"{partition[0]}-{partition[1]}"
@@ -280,19 +280,19 @@ class LiveKafka:
             start = list_offsets(cluster, {partition: EARLIEST}).get(partition)
             end = list_offsets(cluster, {partition: LATEST_OFFSET}).get(partition)
             if start is None or end is None:
-                raise CommandError(f"{name} isn't there, or has no leader")
+                raise CommandError(f"{name} doesn't exist, or has no leader")
             if not start < before <= end:
                 raise CommandError(
-                    f"{name} has offsets {start} to {end - 1}: nothing of that lies before {before}"
+                    f"{name} has offsets {start} to {end - 1}: none of these is before {before}"
                 )
             seen = f"{start}"
             if not execute:
                 question = f"Delete offsets {start} to {before - 1} of {name}, for good?"
                 return {"question": question, "seen": seen}
             _must_be_as_seen(asked, seen)
-            return {"done": f"{name} starts at {delete_records(cluster, partition, before)} now"}
+            return {"done": f"{name} now starts at {delete_records(cluster, partition, before)}"}
 
 
 def _must_be_as_seen(asked: Mapping[str, Any], seen: str) -> None:
     if asked.get("seen") != seen:
-        raise CommandError("it has changed meanwhile. Nothing was done")
+        raise CommandError("it has changed meanwhile; nothing was done")

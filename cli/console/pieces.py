@@ -18,8 +18,8 @@ MAX_WALK_S: Final = 2.0
 
 
 class Piece(NamedTuple):
-    """Batches from an offset on, with the partition's offsets as they were then. `aborted` has the producer ids and
-    first offsets of transactions that were aborted, as far as the piece goes."""
+    """Batches from an offset on, with the partition's offsets at that time. `aborted` has the producer ids and first
+    offsets of aborted transactions in the piece."""
 
     start: int
     stable: int
@@ -29,12 +29,12 @@ class Piece(NamedTuple):
 
 
 ReadPiece = Callable[[Partition, int, int], Piece]
-"""Of a partition, from an offset on, up to so many bytes or one batch. Raises CommandError. An offset outside of the
-log has an empty piece."""
+"""Reads a partition from an offset on, up to a number of bytes or one batch. Raises CommandError. An offset outside of
+the log gives an empty piece."""
 
 
 def document_of_batch(batch: WalkedBatch) -> dict[str, Any]:
-    """For the page."""
+    """Return the batch for the page."""
     header = batch.header
     return {
         "base": header.base_offset,
@@ -58,8 +58,8 @@ def walk(
     max_s: float = MAX_WALK_S,
     max_records: int | None = None,
 ) -> WalkedLog:
-    """From the batch that holds the offset on, to the end, so many batches, bytes or records, or as long as patience
-    lasts. Raises CommandError."""
+    """Walk from the batch with the offset to the end, until one of the limits of batches, bytes, records or time.
+    Raises CommandError."""
     seen = WalkedLog(next=offset)
     deadline_s = time.monotonic() + max_s
     read_bytes = records = 0
@@ -86,7 +86,7 @@ def walk(
 
 
 def readable(batches: Iterable[WalkedBatch]) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """With their records, and without those that can't be read."""
+    """Yield the batches with their records, without those that can't be read."""
     for batch in batches:
         try:
             records = read_records(batch.data)

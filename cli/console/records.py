@@ -1,4 +1,4 @@
-"""Records of a partition as the page has them, and what its internal topics say."""
+"""A partition's records for the page, and the decoded records of internal topics."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from protocol.records.fates import COMMITTED, WalkedBatch
 MOST_RECORDS: Final = 200
 MOST_BATCHES: Final = 2_000
 MOST_VALUE_BYTES: Final = 32 * 1024
-"""Of a key or a value: what is longer is cut, and its size is said."""
+"""The most bytes of a key or value. Longer ones are cut, and their size is given."""
 MOST_HEADERS: Final = 100
 MOST_HEADER_BYTES: Final = 1024
-"""Of the name of a header, and of its value."""
+"""The most bytes of a header's name, and of its value."""
 PAGE_BYTES: Final = 2 * 1024 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
 MAX_READ_S: Final = 1.0
-"""For reading the records of what was walked: then the page says how far it came."""
+"""The time limit for reading the records of walked batches. After it, the page says how far it came."""
 
 
 def page_of_records(
     read: ReadPiece, partition: Partition, offset: int, most: int, *, key: str | None = None, committed: bool
 ) -> dict[str, Any]:
-    """Those from the offset on: so many at most, with this key if one is given, and of committed transactions alone if
-    that is asked. `next` is where to go on."""
+    """Return at most `most` records from the offset on, if given only those with this key, or of committed
+    transactions. `next` is where to go on."""
     most = max(1, min(most, MOST_RECORDS))
     if key:
         seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)
@@ -59,7 +59,7 @@ def page_of_records(
 def documents_of(
     topic: str, batch: WalkedBatch, offset: int = 0, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The records of a batch, from the offset on, one by one; one that says why, where they can't be read."""
+    """Yield a document for each record of a batch from the offset on, or one that says why they can't be read."""
     base = {
         "batch": batch.header.base_offset,
         "producer": batch.header.producer_id,
@@ -71,7 +71,7 @@ def documents_of(
     try:
         header, payload = read_payload(batch.data)
         if wanted is not None and wanted not in payload:
-            return  # most batches of a long log, which are passed over a hundred times as fast so
+            return  # skips most batches of a long log, a hundred times as fast
         for record in parse_from(header, payload, offset):
             following = record.offset + 1
             if wanted is None or record.key == wanted:
@@ -82,7 +82,7 @@ def documents_of(
 
 
 def document_of_record(topic: str, record: Record, *, is_control: bool) -> dict[str, Any]:
-    """Bytes in base64, cut where they are long."""
+    """Return the record for the page. Bytes are in base64, and cut if they are long."""
     document: dict[str, Any] = {
         "offset": record.offset,
         "time": record.timestamp,
@@ -111,8 +111,8 @@ def _bytes(data: bytes | None, most: int = MOST_VALUE_BYTES) -> dict[str, Any] |
 
 
 def history_of_group(read: ReadPiece, partition: Partition, name: str, offset: int) -> list[dict[str, Any]]:
-    """What the records of `__consumer_offsets` say of a group, without its offsets: who came and went, epochs,
-    assignments; the newest last. From the offset on."""
+    """Return what the records of `__consumer_offsets` from the offset on say about a group, except its offsets:
+    members, epochs and assignments, the newest last."""
     decoder = decoder_of(partition[0])
     assert decoder is not None
     found: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
-"""What all pages that are open are told: sections with a value each, and lists that only grow, from the newest back.
+"""What all open pages get: sections with a value each, and lists that only grow.
 
-Threads write, and one event loop reads. Nothing waits for a page that is slow: it is told the newest value next.
+Threads write, and one event loop reads. Nothing waits for a slow page: it next gets the newest value.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 LOG = "log:"
-"""A section of one partition, `log:orders:0`: there are as many as there are partitions, and each is let go when no
-page shows it."""
+"""A section of one partition, `log:orders:0`. Each partition may have one. It is dropped when no page shows it."""
 
 
 def as_json(value: object) -> str:
-    """On one line, as an event of the stream has to be."""
+    """Return JSON on one line, because an event of the stream needs that."""
     return json.dumps(value, separators=(",", ":"))
 
 
 class Sections:
-    """The value of each section as JSON, with a number that grows with each change of it."""
+    """The value of each section as JSON, with a number that grows with each change of the section."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +35,7 @@ class Sections:
         self.lists: dict[str, GrowingList] = {}
 
     def publish(self, name: str, value: object) -> bool:
-        """Whether it is another value than before; then whoever waits is woken."""
+        """Set a value, and wake the waiting pages if it changed. Return True if it did."""
         text = as_json(value)
         with self._lock:
             number, before = self._values.get(name, (0, ""))
@@ -47,29 +46,29 @@ class Sections:
         return True
 
     def publish_for_good(self, name: str, value: object) -> None:
-        """A value that doesn't change, and stays when no page shows it."""
+        """Set a value that doesn't change, and that stays when no page shows it."""
         self.publish(name, value)
         self._kept.add(name)
 
     def list_of(self, name: str, most: int) -> GrowingList:
-        """A new list under this name."""
+        """Add a new list with this name."""
         found = GrowingList(most, self.wake)
         self.lists[name] = found
         return found
 
     def value(self, name: str) -> tuple[int, str]:
-        """Its number and its JSON; (0, "") before there is any."""
+        """Return the section's number and its JSON, or (0, "") before there is any."""
         with self._lock:
             return self._values.get(name, (0, ""))
 
     @property
     def wanted(self) -> frozenset[str]:
-        """What the pages that are open show."""
+        """The sections that the open pages show."""
         with self._lock:
             return frozenset().union(*self._wanted.values())
 
     def enter(self, wanted: Iterable[str]) -> tuple[int, asyncio.Event]:
-        """A page comes: its number, and what wakes it. It is to leave again."""
+        """Register a page. Return its number, and the event that wakes it. The page must call `leave`."""
         event = asyncio.Event()
         with self._lock:
             self._number += 1
@@ -81,11 +80,11 @@ class Sections:
         return number, event
 
     def tell_of_pages(self, page_came: Callable[[], None]) -> None:
-        """It is called with each page that comes."""
+        """Call this function with each new page."""
         self._askers.append(page_came)
 
     def leave(self, number: int) -> None:
-        """The page is gone."""
+        """Unregister a page."""
         with self._lock:
             self._waiters.pop(number, None)
             self._wanted.pop(number, None)
@@ -97,11 +96,11 @@ class Sections:
 
     @property
     def pages(self) -> int:
-        """How many are open."""
+        """The number of open pages."""
         return len(self._waiters)
 
     def wake(self) -> None:
-        """Whoever waits looks again."""
+        """Wake all waiting pages."""
         with self._lock:
             waiters = [*self._waiters.values()]
         for loop, event in waiters:
@@ -110,7 +109,7 @@ class Sections:
 
 
 class GrowingList:
-    """Documents by a key of their own, in the order in which they changed last, the oldest of which are let go."""
+    """Documents by key, in the order of their last change. The oldest are dropped."""
 
     def __init__(self, most: int, wake: Callable[[], None]) -> None:
         self._most = most
@@ -118,10 +117,10 @@ class GrowingList:
         self._lock = threading.Lock()
         self._documents: OrderedDict[Any, tuple[int, dict[str, Any]]] = OrderedDict()
         self.number = 0
-        """Of the last change."""
+        """The number of the last change."""
 
     def put(self, changed: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-        """These are new, or other than before."""
+        """Add new or changed documents."""
         with self._lock:
             before = self.number
             for key, document in changed:
@@ -135,13 +134,14 @@ class GrowingList:
             self._wake()
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """The document of this key, as it is now."""
+        """Return the present document of this key."""
         with self._lock:
             found = self._documents.get(key)
             return None if found is None else found[1]
 
     def since(self, number: int, most: int) -> tuple[int, list[dict[str, Any]]]:
-        """What has changed since, the newest ones where there are more; and the number to ask with next."""
+        """Return the number for the next call, and the documents that have changed since `number`: the newest ones if
+        there are more than `most`."""
         found: list[dict[str, Any]] = []
         with self._lock:
             for changed, document in reversed(self._documents.values()):

@@ -1,4 +1,4 @@
-"""The console's process: it listens, says where, and ends by a signal or with the process that started it."""
+"""The console's process: it listens, says where, and ends on a signal or with the process that started it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN_VARIABLE: Final = "BARNABAS_CONSOLE_TOKEN"  # noqa: S105 - a name
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """HOST:PORT, the host without brackets. Raises CommandUsageError."""
+    """Split HOST:PORT, and return the host without brackets. Raises CommandUsageError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise CommandUsageError(f"--listen {listen}: HOST:PORT is the form")
@@ -41,7 +41,7 @@ def serve(
     names: tuple[str, ...] = (),
     parent_fd: int | None = None,
 ) -> None:
-    """Until a signal, or the parent's end, which closes the other end of `parent_fd`. Raises CommandError."""
+    """Serve until a signal, or until the parent's end closes the other end of `parent_fd`. Raises CommandError."""
     host, port = address_of(listen)
     token = "" if is_loopback(host) else os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
     try:
@@ -80,7 +80,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Pages that wait for what changes are let go at the end."""
+    """Closes the pages' streams of changes at the end."""
 
     def __init__(self, config: uvicorn.Config, console: Console, sections: Sections) -> None:
         super().__init__(config)
@@ -88,7 +88,7 @@ class _Server(uvicorn.Server):
         self._sections = sections
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's."""
+        """Like uvicorn's method, after waking the pages."""
         self._console.is_ending = True
         self._sections.wake()
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""What a page is shown of: a Kafka that runs, or a folder of one."""
+"""The source of a page's data: a running Kafka, or a folder."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from cli.places import Place
 
 
 class Shown(Protocol):
-    """Every method raises CommandError, also where it needs a broker and there is none."""
+    """Every method raises CommandError, also if it needs a broker and there is none."""
 
     def piece(self, partition: Partition, offset: int, max_bytes: int) -> Piece:
-        """As `ReadPiece`."""
+        """See `ReadPiece`."""
 
     def offset_at(self, partition: Partition, place: Place) -> int:
-        """Where this is in the partition; an offset itself may be outside of it."""
+        """Return the place as an offset. A given offset may be outside of the partition."""
 
     def partitions_of(self, topic: str) -> int:
-        """How many it has; 0 where it isn't there."""
+        """Return its number of partitions; 0 if it doesn't exist."""
 
     def topic(self, name: str) -> dict[str, Any]:
-        """Its partitions and its settings."""
+        """Return its partitions and its settings."""
 
     def broker(self, node: int) -> dict[str, Any]:
-        """Its settings."""
+        """Return its settings."""
 
     def groups(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """Return all groups."""
 
     def group(self, name: str) -> dict[str, Any]:
-        """One, with its members and its lag."""
+        """Return a group with its members and its lag."""
 
     def transactions(self) -> list[dict[str, Any]]:
-        """All transactional ids."""
+        """Return all transactional ids."""
 
     def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
-        """Why readers of committed records wait."""
+        """Return why readers of committed records wait."""
 
     def rights(self) -> dict[str, Any]:
-        """Users and ACLs."""
+        """Return users and ACLs."""
 
     def clients(self) -> dict[str, Any]:
         """What clients tell of themselves."""
@@ -50,10 +50,10 @@ class Shown(Protocol):
         """One of them, and all that it has told there."""
 
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """A transaction; without `execute` the question that is to be answered first."""
+        """Abort a transaction. Without `execute`, return the question to answer first."""
 
     def reset(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """Offsets of a group, in the same way."""
+        """Reset a group's offsets, in the same way."""
 
     def delete_records(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
-        """Records before an offset, in the same way."""
+        """Delete the records before an offset, in the same way."""

@@ -1,7 +1,7 @@
-"""What happens in a Kafka while pages show it: threads that ask, as often as what they ask for is shown.
+"""Watches a Kafka while pages show it: threads ask as often as pages show what they ask for.
 
-Each round costs the brokers what its requests cost. The longer a round took, the longer the pause behind it: a broker
-that has a lot to do is asked less. While no page is open nothing is asked.
+Each round costs the brokers its requests. The longer a round took, the longer the pause after it, so a busy broker is
+asked less. While no page is open, nothing is asked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from protocol.records.batch import UNREADABLE, read_records, walk_batches
 log = logging.getLogger("barnabas.console")
 
 PAUSE_PER_ROUND: Final = 50
-"""A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""
+"""A pause is this many times as long as the round before it, so rounds take 2 % of the time."""
 FAST_S: Final = 0.1
 METADATA_S: Final = 1.0
 OFFSETS_S: Final = 1.0
@@ -46,28 +46,27 @@ SIZES_S: Final = 5.0
 GROUPS_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 20.0
 LOST_S: Final = 1.0
-"""After an error."""
+"""The pause after an error."""
 PATIENCE_S: Final = 1.0
 TAIL_WAIT_MS: Final = 250
-"""Of a fetch: it comes as soon as there is something."""
+"""How long a fetch waits at most. It returns as soon as there is something."""
 ROUND_WAIT_MS: Final = 100
-"""Of fetches from several leaders one after the other, in all: the next one isn't heard meanwhile."""
+"""How long the fetches from several leaders, one after the other, wait in all. The others aren't heard meanwhile."""
 TAIL_BYTES: Final = 1024 * 1024
 TAIL_OFFSETS: Final = 300
-"""So far back from the end of each partition of the transactions' topic it is read at the beginning."""
+"""How far before its end each partition of the transactions' topic is read at the start."""
 BUSY_PAUSE: Final = 4
-"""A pause is so many times as long as what was read took to decode: where there are very many transactions, some are
-passed over."""
+"""A pause is this many times as long as decoding took. If there are very many transactions, some are skipped."""
 BUSY_BYTES: Final = 64 * 1024
-"""A fetch that only waits for something to be appended has brought more than this."""
+"""If a waiting fetch has returned more than this, the log is busy."""
 FIRST_READ: Final = 5_000
-"""Offsets, over all partitions."""
+"""Offsets to read at the start, over all partitions."""
 EVENTS: Final = 2_000
 MOST_HELD: Final = 50
 
 
 def partition_of_section(name: str) -> Partition | None:
-    """None where the section is of no partition."""
+    """Return the section's partition, or None if it is another section."""
     if not name.startswith(LOG):
         return None
     topic, colon, index = name.removeprefix(LOG).rpartition(":")
@@ -75,7 +74,7 @@ def partition_of_section(name: str) -> Partition | None:
 
 
 class Round:
-    """Something that is asked again and again while one of these sections is shown."""
+    """A question that is repeated while one of these sections is shown."""
 
     def __init__(
         self,
@@ -87,14 +86,14 @@ class Round:
     ) -> None:
         self.every_s = every_s
         self.pauses = pauses
-        """Whether a long round has a long pause behind it."""
+        """True if a long round is followed by a long pause."""
         self.ask = ask
         self.is_wanted = is_wanted
         self.due_s = 0.0
 
 
 class Asker(threading.Thread):
-    """A thread with connections of its own, that goes its rounds."""
+    """A thread with its own connections that runs its rounds."""
 
     def __init__(
         self, name: str, settings: Mapping[str, str], sections: Sections, rounds: list[Round]
@@ -109,12 +108,12 @@ class Asker(threading.Thread):
         sections.tell_of_pages(self._woken.set)
 
     def end(self) -> None:
-        """After the round that it is in."""
+        """End after the present round."""
         self._is_ended = True
         self._woken.set()
 
     def run(self) -> None:
-        """Until `end`."""
+        """Run until `end`."""
         with KafkaCluster(self._settings, patience_s=PATIENCE_S) as cluster:
             while not self._is_ended:
                 self._woken.clear()
@@ -136,13 +135,13 @@ class Asker(threading.Thread):
             each.ask(cluster)
         except CommandError as error:
             problem = str(error)
-        except Exception as error:  # a fault of ours: it is shown, and what else there is goes on
+        except Exception as error:  # a bug of ours: show it, and go on with everything else
             problem = f"the console failed: {error!r}"
             if problem != self._problems.get(each):
                 log.exception("the console failed")
         if problem:
             pause_s = LOST_S
-        self._problems[each] = problem  # another round may go well meanwhile
+        self._problems[each] = problem  # another round may succeed meanwhile
         said = dict.fromkeys(filter(None, self._problems.values()))
         self._sections.publish(f"problem:{self.name}", "; ".join(said))
         now_s = time.monotonic()
@@ -152,7 +151,7 @@ class Asker(threading.Thread):
 
 
 class Watch:
-    """All that is asked of a Kafka that runs, and the sections that come of it."""
+    """All questions to a running Kafka, and the sections that result."""
 
     def __init__(
         self,
@@ -172,7 +171,7 @@ class Watch:
         self._sizes: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._busy: set[Partition] = set()
-        """Logs that are shown and to which much is appended."""
+        """Shown logs that grow quickly."""
         self._sizes_due_s = 0.0
         self._groups: dict[str, str] = {}
         self._is_first = True
@@ -203,12 +202,12 @@ class Watch:
         ]
 
     def start(self) -> None:
-        """Threads, which ask nothing while no page is open."""
+        """Start the threads. They ask nothing while no page is open."""
         for each in self._askers:
             each.start()
 
     def end(self) -> None:
-        """They end with the round that they are in."""
+        """End the threads after their present rounds."""
         for each in self._askers:
             each.end()
         for each in self._askers:
@@ -226,7 +225,7 @@ class Watch:
             self._tell_changes(answer, leaders, now_ms)
         self._metadata, self._leaders = answer, leaders
         if "topics" in self._sections.wanted and not self._sections.value("topics")[0]:
-            self._sections.publish("topics", self._lines(answer, {}))  # their numbers follow
+            self._sections.publish("topics", self._lines(answer, {}))  # the numbers follow
         self._sections.publish(
             "brokers",
             {
@@ -272,8 +271,12 @@ class Watch:
             told.append(("election", f"{to} {what}{of}", names[:MOST_HELD]))
         topics = {each.name for each in answer.topics}
         topics_before = {each.name for each in self._metadata.topics}
-        told += [("topic", f"topic {name} is made", []) for name in sorted(map(str, topics - topics_before))]
-        told += [("topic", f"topic {name} is gone", []) for name in sorted(map(str, topics_before - topics))]
+        told += [
+            ("topic", f"topic {name} was created", []) for name in sorted(map(str, topics - topics_before))
+        ]
+        told += [
+            ("topic", f"topic {name} was deleted", []) for name in sorted(map(str, topics_before - topics))
+        ]
         for kind, text, names in told:
             self._tell(kind, text, now_ms, names)
 
@@ -283,7 +286,7 @@ class Watch:
         self._events.put([(self._event_number, document)])
 
     def _ask_offsets(self, cluster: KafkaCluster) -> None:
-        """Which partitions' readers wait, and for whom; and how much there is in each topic, if that is shown."""
+        """Ask which partitions' readers wait, and for whom; and the topics' sizes, if they are shown."""
         if self._metadata is None:
             return
         leaders = self._leaders
@@ -302,8 +305,8 @@ class Watch:
         stable: dict[Partition, int],
         ends: dict[Partition, int],
     ) -> list[list[Any]]:
-        """A line for each: as `barnabas topics` has it, then how many partitions lack a replica in sync, and whether it
-        is internal."""
+        """Return a line for each topic: the columns of `barnabas topics`, then the number of partitions that lack an
+        in-sync replica, and whether it is internal."""
         starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST), known_leaders=leaders)
         if time.monotonic() >= self._sizes_due_s:
             began_s = time.monotonic()
@@ -344,9 +347,9 @@ class Watch:
         self._sections.publish("groups", rows)
 
     def _ask_logs(self, cluster: KafkaCluster) -> None:
-        """Where each log that is shown starts and ends, and its last stable offset: as soon as something is appended,
-        markers among it."""
-        leaders = self._leaders  # as of now: another thread learns who leads
+        """Ask for start, end and last stable offset of each log that is shown, as soon as something is appended,
+        including markers."""
+        leaders = self._leaders  # a snapshot: another thread finds out who leads
         shown = {name: partition_of_section(name) for name in self._sections.wanted}
         wanted = {partition: name for name, partition in shown.items() if partition is not None}
         by_leader: dict[int, list[Partition]] = defaultdict(list)
@@ -367,7 +370,7 @@ class Watch:
             wait_ms = 0 if unknown else wait_of(len(by_leader))
             for partition, data in fetch_from_leader(cluster, leader, asked, 1, wait_ms).items():
                 if data.error_code:
-                    del self._ends[partition]  # the leader has moved, or its log was cut
+                    del self._ends[partition]  # the leader has moved, or its log was truncated
                     continue
                 self._ends[partition] = data.high_watermark
                 if len(data.records or b"") > BUSY_BYTES:
@@ -381,8 +384,8 @@ class Watch:
     def _ask_busy(
         self, cluster: KafkaCluster, leader: int, partitions: list[Partition], names: Mapping[Partition, str]
     ) -> list[Partition]:
-        """Of a log to which much is appended a fetch would bring a batch each time, of a megabyte maybe: its offsets
-        alone are asked for, until it rests. Returns those that are to be fetched from."""
+        """Ask busy logs only for their offsets until they rest: a fetch would return a batch each time, perhaps a
+        megabyte. Return the partitions to fetch from."""
         busy = {each: leader for each in partitions if each in self._busy and each in self._ends}
         if not busy:
             return partitions
@@ -400,12 +403,12 @@ class Watch:
 
 
 def wait_of(leaders: int) -> int:
-    """How long the fetch from one of so many leaders waits, in ms."""
+    """Return how many ms the fetch from one of so many leaders waits."""
     return TAIL_WAIT_MS if leaders == 1 else ROUND_WAIT_MS // leaders
 
 
 class TransactionLog:
-    """`__transaction_state`, read on from where it was read to. Where it may not be read, coordinators are asked."""
+    """Reads `__transaction_state` on from where it stopped. If it may not be read, it asks the coordinators."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
@@ -415,7 +418,7 @@ class TransactionLog:
         self._is_forbidden = False
 
     def read_on(self, cluster: KafkaCluster) -> None:
-        """What has come since, or comes soon. Raises CommandError."""
+        """Read what has come since, or comes soon. Raises CommandError."""
         if time.monotonic() >= self._leaders_due_s:
             self._find_leaders(cluster)
         if self._is_forbidden:
@@ -433,7 +436,7 @@ class TransactionLog:
         self._by_leader = defaultdict(list)
         self._is_forbidden = topic is not None and topic.error_code == Error.TOPIC_AUTHORIZATION_FAILED
         if topic is None or topic.error_code:
-            self._next.clear()  # it comes with the first transaction
+            self._next.clear()  # the first transaction creates it
             return
         for partition, leader in leaders_of([topic]).items():
             if leader != NO_LEADER:
@@ -444,7 +447,7 @@ class TransactionLog:
         self._leaders_due_s = time.monotonic() + METADATA_S
 
     def _begin(self, cluster: KafkaCluster, new: list[Partition]) -> None:
-        """Near the end: what is older is let go."""
+        """Begin near the end, and leave out what is older."""
         if not new:
             return
         starts = list_offsets(cluster, dict.fromkeys(new, EARLIEST))

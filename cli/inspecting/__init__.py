@@ -1,1 +1,1 @@
-"""What `barnabas inspect` shows of each kind of file."""
+"""The output of `barnabas inspect` for each kind of file."""

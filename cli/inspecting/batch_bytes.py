@@ -1,4 +1,4 @@
-"""A record batch, byte by byte: each field with its place, its bytes, and what it says."""
+"""A record batch, byte by byte: each field with its position, its bytes and its meaning."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from protocol.records.batch import BATCH_OVERHEAD, NO_SEQUENCE, BatchHeader, crc
 from protocol.wire.primitives import VarintTooLongError, read_varint, read_varlong
 
 MOST_RECORDS: Final = 50
-"""Whose fields are shown one by one."""
+"""The most records whose fields are shown one by one."""
 
 
 class ByteField(NamedTuple):
-    """`depth` is 0 in the header of a batch, 1 in one of its records, 2 in a header of a record."""
+    """`depth` is 0 in a batch's header, 1 in one of its records, 2 in a record's header."""
 
     name: str
     at: int
@@ -27,7 +27,7 @@ class ByteField(NamedTuple):
 
 
 def fields_of_batch(batch: bytes) -> list[ByteField]:
-    """The whole batch; records that are compressed, or make no sense, are one field."""
+    """Return all fields of the batch. Compressed or invalid records are one field."""
     header = read_header(batch)
     found = [*_header(header, batch)]
     end = header.size_bytes
@@ -64,7 +64,7 @@ _HEADER: Final[tuple[tuple[str, str], ...]] = (
     ("baseSequence", ">i"),
     ("recordsCount", ">i"),
 )
-"""As `DefaultRecordBatch` of Kafka has them, one behind the other."""
+"""The fields in the order of Kafka's `DefaultRecordBatch`."""
 _CODECS: Final = ("no compression", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -109,7 +109,7 @@ def _attributes(header: BatchHeader) -> str:
 
 
 def _record(batch: bytes, position: int, end: int, header: BatchHeader, found: list[ByteField]) -> int:
-    """Where the next one begins."""
+    """Append a record's fields, and return where the next record begins."""
 
     def number(name: str, means: Callable[[int], str], depth: int = 1, *, long: bool = False) -> int:
         nonlocal position
@@ -144,5 +144,5 @@ def _record(batch: bytes, position: int, end: int, header: BatchHeader, found: l
 
 
 def as_documents(fields: list[ByteField]) -> list[dict[str, Any]]:
-    """For programs."""
+    """Return the fields for programs."""
     return [each._asdict() for each in fields]

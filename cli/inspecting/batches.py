@@ -1,4 +1,4 @@
-"""A segment, or a metadata snapshot: its batches, and their records, as they come from the file."""
+"""A segment, or a metadata snapshot: its batches and their records, read from the file."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Asked(NamedTuple):
-    """What of a file is wanted."""
+    """The part of a file to show."""
 
     records: bool = False
     offset: int = 0
-    """What ends before it is passed over."""
+    """Batches that end before this offset are skipped."""
 
 
 class _Open:
-    """The transactions that are open as the batches go by: where each began, and its records so far."""
+    """The open transactions while the batches pass: where each began, and its records so far."""
 
     def __init__(self, place: Place) -> None:
         self.began: dict[int, int] = {}
@@ -58,7 +58,7 @@ class _Open:
 
 
 def entries(place: Place, asked: Asked) -> Iterator[Entry]:
-    """A line for each batch, and what is wrong between them. Only a window of the file is held."""
+    """Yield a line for each batch, and for errors between batches. It holds only a window of the file."""
     try:
         segment = segment_at(place.directory, place.base, place.path)
     except OSError as failure:
@@ -115,7 +115,7 @@ def _batch(
                 f"its records, packed with {_codec(header)}, need cramjam: pip install 'barnabas[compression]'"
             )
         except UNREADABLE_RECORDS as failure:
-            wrong = f"its checksum is right, and its records can't be read: {failure}"
+            wrong = f"its checksum is right, but its records can't be read: {failure}"
     why = _why(place, transactions, header, records)
     if unread:
         why = f"{why}; {unread}" if why else unread
@@ -185,7 +185,7 @@ def _words(position: int, header: BatchHeader) -> str:
 
 
 def _follow(transactions: _Open, header: BatchHeader) -> int | None:
-    """Where the batch's transaction began; None where nobody knows. A marker ends it."""
+    """Return where the batch's transaction began, or None if unknown. A marker ends it."""
     producer = header.producer_id
     if header.is_control:
         transactions.counts.pop(producer, None)
@@ -197,7 +197,7 @@ def _follow(transactions: _Open, header: BatchHeader) -> int | None:
 
 
 def _why(place: Place, transactions: _Open, header: BatchHeader, records: list[Record]) -> str:
-    """Of which transaction it is, or which one it ends."""
+    """Return which transaction the batch belongs to, begins or ends."""
     count = transactions.counts.get(header.producer_id, 0)
     began = _follow(transactions, header)
     if not header.is_transactional:

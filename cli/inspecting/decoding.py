@@ -1,4 +1,4 @@
-"""What the records of a topic of Kafka's own say: by the topic's name."""
+"""Decodes the records of Kafka's internal topics, by the topic's name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TRANSACTIONS = "__transaction_state"
 SHARES = "__share_group_state"
 
 _GONE: dict[str, object] = {"deleted": True}
-"""Of a tombstone."""
+"""The value of a tombstone."""
 
 _OF_TRANSACTIONS = tuple(each.name for each in fields_of(transactions.TransitMetadata))
 
@@ -63,35 +63,35 @@ _CONTROL: dict[int, type[Message]] = {
 
 
 class Decoded(NamedTuple):
-    """What a record says."""
+    """The content of a record."""
 
     type: str
     value: object
-    """As JSON has it; None: what it names is gone."""
+    """As JSON has it. None means that the named thing is gone."""
 
 
 class UndecodedError(Exception):
-    """A record that makes no sense, which its text says."""
+    """A record makes no sense. The text says why."""
 
 
 def decoder_of(topic: str) -> Callable[[Record], Decoded | None] | None:
-    """None for a topic whose records are its users'."""
+    """Return the topic's decoder, or None if the records belong to users."""
     return {METADATA: _metadata, OFFSETS: _group, TRANSACTIONS: _transaction, SHARES: _share}.get(topic)
 
 
 def decoded(decoder: Callable[[Record], Decoded | None], record: Record) -> Decoded:
-    """Raises UndecodedError."""
+    """Decode a record. Raises UndecodedError."""
     try:
         found = decoder(record)
     except (CodecError, UnknownVersion, CorruptRecordError, ValueError) as error:
         raise UndecodedError(f"it can't be decoded: {error}") from error
     if found is None:
-        raise UndecodedError("its key is of no type that Kafka 4.3 knows")
+        raise UndecodedError("its key has no type that Kafka 4.3 knows")
     return found
 
 
 def control(record: Record) -> Decoded:
-    """A record of a control batch. Raises UndecodedError."""
+    """Decode a record of a control batch. Raises UndecodedError."""
     try:
         control_type = read_control_type(record.key)
         if control_type in (ABORT, COMMIT):
@@ -131,7 +131,7 @@ def _group(record: Record) -> Decoded | None:
 
 
 def _consumer(member: MemberMetadata) -> dict[str, object]:
-    """With what consumers tell each other, where that makes sense."""
+    """Return the member's fields, with its decoded subscription and assignment if they make sense."""
     fields = dict(_fields(member))
     for name, message in (
         ("subscription", ConsumerProtocolSubscription),

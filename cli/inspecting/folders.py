@@ -1,4 +1,4 @@
-"""A partition's folder, and a node's: what is in them, a line each."""
+"""The folder of a partition, or of a node: a line for each thing in it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from storage.files import File, offset_of
 
 _KINDS = {
     ".log": "records",
-    ".index": "where offsets stand in the segment",
-    ".timeindex": "which offsets are of which time",
+    ".index": "positions of offsets in the segment",
+    ".timeindex": "offsets by timestamp",
     ".txnindex": "aborted transactions of the segment",
-    ".snapshot": "producers, as they were at that offset",
+    ".snapshot": "the producers' state at that offset",
     ".checkpoint": "a snapshot of the metadata",
-    ".deleted": "on its way out",
-    ".cleaned": "the cleaner was at work on it",
-    ".swap": "cleaned, and on its way in",
+    ".deleted": "about to be deleted",
+    ".cleaned": "the cleaner was writing it",
+    ".swap": "cleaned, about to replace the old file",
 }
 _NAMES = {
     **MEANINGS,
@@ -31,14 +31,14 @@ _NAMES = {
     checkpoints.META_PROPERTIES_FILE: "whose folder it is",
     checkpoints.CLEAN_SHUTDOWN_FILE: "the last run stopped cleanly",
     "quorum-state": "what the node knows of the quorum",
-    "bootstrap.checkpoint": "what a new cluster begins with",
-    f"{0:020d}-{0:010d}.checkpoint": "what a new cluster begins with",
+    "bootstrap.checkpoint": "initial metadata of a new cluster",
+    f"{0:020d}-{0:010d}.checkpoint": "initial metadata of a new cluster",
     ".lock": "the lock of the broker that uses the folder",
 }
 
 
 def partition(path: str) -> Iterator[Entry]:
-    """Its files, then what all of them say, then what is wrong."""
+    """Yield its files, then a summary of them, then what is wrong."""
     place = Place(f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
     of_it, key = place.looked_at, place.partition
     expected = LogExpectation(
@@ -90,7 +90,7 @@ def _file(path: str, seen: SeenLog) -> Entry:
     except OSError as failure:
         return Entry("file", {"name": name}, name, wrong=told_of(failure))
     fields: dict[str, object] = {"name": name, "bytes": size, "what": what}
-    text = f"{name}  {size:,} bytes  {what or 'no file of Kafka’s'}"
+    text = f"{name}  {size:,} bytes  {what or 'not a Kafka file'}"
     segment = seen.segments.get(base) if base is not None and suffix == ".log" else None
     if segment is not None and base is not None:
         last = segment.end_offset - 1
@@ -105,7 +105,7 @@ def _file(path: str, seen: SeenLog) -> Entry:
 
 
 def data(path: str) -> Iterator[Entry]:
-    """Its files and its partitions."""
+    """Yield its files and its partitions."""
     looked = look(FILES, [path], path)
     directories = set(FILES.list_subdirectories(path))
     for name in names_in(path):
@@ -136,7 +136,7 @@ def _partitions(path: str, looked: Examination) -> Iterator[Entry]:
         }
         text = f"{topic}-{number}  offsets {seen.start_offset}–{seen.end_offset}  {seen.size_bytes:,} bytes"
         count = len(seen.open_transactions)
-        why = f"{count} open transactions: readers of what is committed stop at {stable}" if count else ""
+        why = f"{count} open transactions: readers of committed records stop at {stable}" if count else ""
         yield Entry("partition", fields, text, why)
 
 

@@ -1,4 +1,4 @@
-"""Which kind of file or folder a path is, and who reads it."""
+"""The kind of file or folder that a path is, and the function that reads it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ _ON_THEIR_WAY = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, ".part")
 
 
 def entries_of(path: str, asked: Asked) -> Iterator[Entry]:
-    """All that there is to show. Raises CommandUsageError for what is no file or folder of Kafka's."""
+    """Return all lines to show. Raises CommandUsageError if the path isn't a file or folder of Kafka's."""
     if os.path.isdir(path):
         path = os.path.abspath(path)
         if is_partition(path):
             return folders.partition(path)
         if is_data_folder(path):
             return folders.data(path)
-        raise CommandUsageError(
-            f"{path} is no folder of Kafka's: it has neither partitions nor meta.properties"
-        )
+        raise CommandUsageError(f"{path} isn't a Kafka folder: it has neither partitions nor meta.properties")
     if not os.path.exists(path):
-        raise CommandUsageError(f"{path} isn't there")
+        raise CommandUsageError(f"{path} doesn't exist")
     place = Place(path)
     name = place.name
     for suffix in _ON_THEIR_WAY:
@@ -55,18 +53,18 @@ def entries_of(path: str, asked: Asked) -> Iterator[Entry]:
     ):
         if name.endswith(suffix) and offset_of(name) is not None:
             return reader(place)
-    raise CommandUsageError(f"{path} is no file of Kafka's, as its name says")
+    raise CommandUsageError(f"{path} isn't a Kafka file, going by its name")
 
 
 def is_partition(path: str) -> bool:
-    """By its name, and by what is in it."""
+    """Return True if the folder is a partition's, by its name and contents."""
     names = names_in(path)
     of_it = checkpoints.PARTITION_METADATA_FILE in names or any(offset_of(name) is not None for name in names)
     return of_it or (not names and partition_of(os.path.basename(path))[0] != "")
 
 
 def is_data_folder(path: str) -> bool:
-    """Whether it is one of `log.dirs`."""
+    """Return True if it is one of `log.dirs`."""
     names = names_in(path)
     known = {
         checkpoints.META_PROPERTIES_FILE,

@@ -1,4 +1,4 @@
-"""Where a file is, as its path says, and what stands around it."""
+"""A file's place according to its path, and its surroundings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
 
 FILES = DiskFiles(only_reads=True)
-logging.getLogger("storage").addHandler(
-    logging.NullHandler()
-)  # what is found is shown as such, and not by the way
+logging.getLogger("storage").addHandler(logging.NullHandler())  # findings are shown as such, not as log lines
 _DIGITS = 20
 
 
 class Place:
-    """One file in a partition's folder, which needn't stand in a data folder of Kafka's."""
+    """One file in a partition's folder, which needn't be in a Kafka data folder."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -33,35 +31,35 @@ class Place:
 
     @property
     def base(self) -> int:
-        """The offset in its name; 0 of another name, a metadata snapshot's among them."""
+        """The offset in its name; 0 for other names, including a metadata snapshot's."""
         digits = self.name[:_DIGITS]
         return int(digits) if digits.isdigit() and self.name[_DIGITS : _DIGITS + 1] == "." else 0
 
     @property
     def partition(self) -> TopicPartition:
-        """By the folder's name; ("", -1) where it is no partition's."""
+        """The partition by the folder's name; ("", -1) if it isn't a partition's."""
         return partition_of(os.path.basename(self.directory))
 
     @property
     def topic(self) -> str:
-        """Whose records these are."""
+        """The topic of its records."""
         return METADATA if self.name.endswith(".checkpoint") else self.partition[0]
 
     @cached_property
     def following(self) -> int | None:
-        """The base offset of the next segment; None where there is none."""
+        """The base offset of the next segment, or None."""
         bases = [offset_of(name) for name in names_in(self.directory) if name.endswith(LOG_SUFFIX)]
         return min((base for base in bases if base is not None and base > self.base), default=None)
 
     @cached_property
     def looked_at(self) -> LookedAt:
-        """What the data folder's own files say."""
+        """The contents of the data folder's own files."""
         found: list[Finding] = []
         return examine_directory(FILES, self.data_directory, found)
 
     @cached_property
     def transactional_ids(self) -> dict[int, str]:
-        """By producer id, as far as `__transaction_state` is in the same data folder."""
+        """Transactional ids by producer id, as far as `__transaction_state` is in the same data folder."""
         ids: dict[int, str] = {}
         for name in names_in(self.data_directory):
             if name.startswith(f"{TRANSACTIONS}-"):
@@ -72,13 +70,13 @@ class Place:
         return ids
 
     def producer(self, producer_id: int) -> str:
-        """For people: with its transactional id, where that is known."""
+        """Name a producer for people, with its transactional id if it is known."""
         name = self.transactional_ids.get(producer_id)
         return f"producer {producer_id}" + (f" ({name!r})" if name is not None else "")
 
 
 def partition_of(folder: str) -> TopicPartition:
-    """What a folder's name says; ("", -1) where it is no partition's."""
+    """Return the partition in a folder's name; ("", -1) if it isn't a partition's."""
     stem = folder.removesuffix("-future").removesuffix("-delete").removesuffix("-stray")
     stem = stem.rpartition(".")[0] if stem != folder else stem
     topic, _dash, number = stem.rpartition("-")
@@ -86,7 +84,7 @@ def partition_of(folder: str) -> TopicPartition:
 
 
 def names_in(directory: str) -> list[str]:
-    """Nothing where there is none."""
+    """Return the names in a directory; none if there is no such directory."""
     try:
         return FILES.list_directory(directory)
     except OSError:
@@ -94,7 +92,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def segment_at(directory: str, base: int, path: str) -> Segment:
-    """The segment whose `.log` file has this path. Raises OSError."""
+    """Return the segment whose `.log` file has this path. Raises OSError."""
     segment = Segment(FILES, directory, base, created_ms=0, jitter_ms=0, max_index_bytes=0)
     segment.log.path = path
     segment.size = FILES.size_of(segment.log)

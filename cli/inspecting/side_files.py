@@ -1,4 +1,4 @@
-"""What stands beside a segment: indexes, held against its batches, and the producers of a snapshot."""
+"""Files beside a segment: indexes, compared with its batches, and the producers of a snapshot."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _Check = Callable[[bytes, int, Walked], str]
 
 
 def offset_index(place: Place) -> Iterator[Entry]:
-    """Of an `.index`."""
+    """Yield the lines of an `.index`."""
     return _index(place, OFFSET_ENTRY, offset_entries, wrong_with_offset_index, _of_offset)
 
 
 def time_index(place: Place) -> Iterator[Entry]:
-    """Of a `.timeindex`."""
+    """Yield the lines of a `.timeindex`."""
     return _index(place, TIME_ENTRY, time_entries, wrong_with_time_index, _of_time)
 
 
 def txn_index(place: Place) -> Iterator[Entry]:
-    """Of a `.txnindex`."""
+    """Yield the lines of a `.txnindex`."""
     return _index(place, TXN_ENTRY, txn_entries, wrong_with_txn_index, _of_txn)
 
 
@@ -78,9 +78,9 @@ def _index(
         wrong = f"{len(data)} bytes are no whole entries of {layout.size}"
     text = f"{count:,} entries, {len(data):,} bytes"
     if layout is not TXN_ENTRY and len(data) != len(used(data, layout)):
-        text += f", {room:,} of them zeros: room that Kafka makes in advance"
+        text += f", {room:,} of them zeros: space that Kafka reserves in advance"
     fields = {"entries": count, "bytes": len(data), "batches_looked_at": walked is not None}
-    yield Entry("end", fields, text, why_not or "each entry held against the batches of its segment", wrong)
+    yield Entry("end", fields, text, why_not or "each entry compared with the batches of its segment", wrong)
 
 
 def _batches_beside(place: Place) -> tuple[Walked | None, str]:
@@ -88,7 +88,7 @@ def _batches_beside(place: Place) -> tuple[Walked | None, str]:
     try:
         walked, _size = walk_segment(FILES, place.directory, place.base, {}, is_open=is_open)
     except READ_FAILURES as failure:
-        return None, f"not held against the batches: {place.base:020d}.log: {told_of(failure)}"
+        return None, f"not compared with the batches: {place.base:020d}.log: {told_of(failure)}"
     return walked, ""
 
 
@@ -116,11 +116,11 @@ def _of_txn(place: Place, values: tuple[int, ...]) -> tuple[dict[str, object], s
 
 
 def snapshot(place: Place) -> Iterator[Entry]:
-    """The producers of a `.snapshot`."""
+    """Yield the producers of a `.snapshot`."""
     try:
         producers = producer_snapshot.decode(FILES.read_whole(place.path))
     except (CorruptSnapshotError, OSError) as failure:
-        todo = "a start passes over it, and reads the batches"
+        todo = "a start ignores it, and reads the batches"
         yield Entry("damage", {}, place.name, wrong=f"{told_of(failure)}; {todo}")
         return
     for each in producers:
@@ -144,10 +144,10 @@ def snapshot(place: Place) -> Iterator[Entry]:
             text += f"  in a transaction since offset {each.txn_first_offset}"
             why = f"{place.producer(each.producer_id)} holds the last stable offset back, at {each.txn_first_offset}"
         beyond = each.last_data_offset >= place.base
-        wrong = f"offset {each.last_data_offset} is beyond the file's name" if beyond else ""
+        wrong = f"offset {each.last_data_offset} is greater than the file's name" if beyond else ""
         yield Entry("producer", fields, text, why, wrong)
     yield Entry(
         "end",
         {"producers": len(producers), "offset": place.base},
-        f"{len(producers):,} producers, as they were at offset {place.base}; its checksum is right",
+        f"{len(producers):,} producers in their state at offset {place.base}; its checksum is right",
     )

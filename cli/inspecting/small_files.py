@@ -1,4 +1,4 @@
-"""Kafka's small text files: checkpoints, ids, the quorum's state, the clean mark."""
+"""Kafka's small text files: checkpoints, ids, the quorum's state, the mark of a clean shutdown."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from storage.files import LOG_SUFFIX, offset_of
 from storage.log.segment_recovery import end_of_file
 
 MEANINGS = {
-    checkpoints.RECOVERY_POINT_FILE: "synced up to there: after a kill a start reads what lies behind",
-    checkpoints.HIGH_WATERMARK_FILE: "high watermarks: readers see what lies before",
+    checkpoints.RECOVERY_POINT_FILE: "synced up to there: after a kill a start reads what follows",
+    checkpoints.HIGH_WATERMARK_FILE: "high watermarks: readers see what is below",
     checkpoints.LOG_START_FILE: "where logs begin that don't begin with their first segment (DeleteRecords)",
     checkpoints.CLEANER_OFFSET_FILE: "up to where the log cleaner has cleaned",
 }
 
 
 def offsets(place: Place) -> Iterator[Entry]:
-    """A line for each partition."""
+    """Yield a line for each partition."""
     try:
         said = checkpoints.read_offsets(FILES, place.path)
     except (CheckpointError, OSError) as failure:
@@ -41,7 +41,7 @@ def offsets(place: Place) -> Iterator[Entry]:
 
 
 def end_of_log(directory: str) -> int | None:
-    """The offset after the last batch, as the last segment says it; None where there is no log."""
+    """Return the offset after the last batch of the last segment, or None if there is no log."""
     bases = [offset_of(name) for name in names_in(directory) if name.endswith(LOG_SUFFIX)]
     last = max((base for base in bases if base is not None), default=None)
     if last is None:
@@ -53,7 +53,7 @@ def end_of_log(directory: str) -> int | None:
 
 
 def leader_epochs(place: Place) -> Iterator[Entry]:
-    """A line for each epoch."""
+    """Yield a line for each epoch."""
     try:
         said = checkpoints.read_leader_epochs(FILES, place.path)
     except (CheckpointError, OSError) as failure:
@@ -62,9 +62,9 @@ def leader_epochs(place: Place) -> Iterator[Entry]:
     ends: list[int | None] = [start for _, start in said[1:]]
     previous = -1
     for (epoch, start), end in zip(said, [*ends, end_of_log(place.directory)], strict=False):
-        wrong = f"epoch {epoch} comes behind {previous}" if epoch <= previous else ""
+        wrong = f"epoch {epoch} comes after {previous}" if epoch <= previous else ""
         if end is not None and end < start:
-            wrong = wrong or f"it begins at offset {start}, and what follows at {end}"
+            wrong = wrong or f"it begins at offset {start}, and the next one at {end}"
         previous = epoch
         fields: dict[str, object] = {"epoch": epoch, "start_offset": start, "end_offset": end}
         text = f"epoch {epoch}  from offset {start}" + (
@@ -75,14 +75,14 @@ def leader_epochs(place: Place) -> Iterator[Entry]:
 
 
 def meta_properties(place: Place) -> Iterator[Entry]:
-    """Whose the folder is."""
+    """Yield the folder's owner."""
     try:
         said = checkpoints.read_meta_properties(FILES, place.path) or {}
     except OSError as failure:
         yield _unreadable(place, failure, checkpoints.META_PROPERTIES_TODO)
         return
     for name, value in said.items():
-        wrong = "" if name in (*checkpoints.META_PROPERTIES, "broker.id") else "it is no name in it"
+        wrong = "" if name in (*checkpoints.META_PROPERTIES, "broker.id") else "it is an unknown name"
         yield Entry("property", {"name": name, "value": value}, f"{name}  {value}", "", wrong)
     missing = [name for name in checkpoints.META_PROPERTIES if not said.get(name)]
     wrong = f"{', '.join(missing)} missing: {checkpoints.META_PROPERTIES_TODO}" if missing else ""
@@ -90,7 +90,7 @@ def meta_properties(place: Place) -> Iterator[Entry]:
 
 
 def partition_metadata(place: Place) -> Iterator[Entry]:
-    """Of which topic id it is."""
+    """Yield the topic id."""
     try:
         topic_id = checkpoints.read_partition_metadata(FILES, place.path)
     except (CheckpointError, OSError) as failure:
@@ -101,8 +101,8 @@ def partition_metadata(place: Place) -> Iterator[Entry]:
 
 
 def quorum_state(place: Place) -> Iterator[Entry]:
-    """What the node knows of the quorum."""
-    todo = "Kafka refuses to start with it, and does without"
+    """Yield what the node knows of the quorum."""
+    todo = "Kafka refuses to start with it, but starts without"
     try:
         said = json.loads(FILES.read_whole(place.path))
         wrong = wrong_with_quorum_state(said)
@@ -114,12 +114,12 @@ def quorum_state(place: Place) -> Iterator[Entry]:
 
 
 def clean_shutdown(place: Place) -> Iterator[Entry]:
-    """The mark that a clean stop leaves."""
+    """Yield the mark that a clean stop leaves."""
     try:
         epoch = checkpoints.read_clean_shutdown(FILES, place.path)
         says = checkpoints.says_clean_shutdown(FILES.read_whole(place.path))
     except OSError as failure:
-        yield _unreadable(place, failure, "remove it: a start checks everything then")
+        yield _unreadable(place, failure, "remove it: then a start checks everything")
         return
     wrong = "" if says else "it doesn't say which run stopped cleanly"
     text = f"the run with broker epoch {epoch} stopped cleanly: a start checks nothing"
@@ -138,4 +138,4 @@ READERS: dict[str, Callable[[Place], Iterator[Entry]]] = {
     checkpoints.CLEAN_SHUTDOWN_FILE: clean_shutdown,
     QUORUM_STATE: quorum_state,
 }
-"""By the file's name."""
+"""The readers by the file's name."""

@@ -10,11 +10,11 @@ from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Struct
 
 _SHOWN = 200
-"""So many characters of a key or a value are shown to people; programs get all of it."""
+"""The most characters of a key or value that people see. Programs get all."""
 
 
 def plain(value: object) -> object:
-    """As JSON has it: a struct by its fields, bytes as text where they are, else in base64."""
+    """Return the value for JSON: a struct by its fields, bytes as text if they are text, otherwise in base64."""
     if isinstance(value, Struct):
         return {
             field.name: uuid_to_text(found)
@@ -41,7 +41,7 @@ def _is_uuid(value: object) -> bool:
 
 
 def shown(data: bytes | None) -> str:
-    """For people: quoted text, or hexadecimal, the end of a long one left out."""
+    """Return text for people: quoted, or hexadecimal, with the end of a long one left out."""
     if data is None:
         return "null"
     try:
@@ -52,7 +52,7 @@ def shown(data: bytes | None) -> str:
 
 
 def shown_fields(value: object) -> str:
-    """A decoded record on one line, without what is empty."""
+    """Return a decoded record on one line, without empty fields."""
     if isinstance(value, dict):
         parts = (
             f"{name}={shown_fields(each)}" for name, each in value.items() if each not in (None, [], {}, "")
@@ -64,7 +64,7 @@ def shown_fields(value: object) -> str:
 
 
 def time_of(timestamp_ms: int) -> str:
-    """In UTC; the number where it is no time."""
+    """Return the time in UTC, or the number if it isn't a time."""
     if timestamp_ms < 0:
         return "no time"
     try:

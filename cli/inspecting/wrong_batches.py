@@ -1,4 +1,4 @@
-"""What stands in a segment where a batch should: why it is none, and where whole ones go on."""
+"""Damage in a segment: why there is no valid batch, and where valid ones continue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from storage.log.segment import Segment
 
 _WINDOW_BYTES = 1 << 20
 _FARTHEST = 2**31 - 1
-"""No batch of the same segment is farther away, in offsets."""
+"""In offsets, two batches of one segment are at most this far apart."""
 
 
 def what_is_wrong(segment: Segment, position: int, due: int) -> str:
-    """Of the bytes at the position, where offset `due` is to stand. Raises OSError."""
+    """Return what is wrong with the bytes at the position, where offset `due` should be. Raises OSError."""
     left = segment.size - position
     head = segment.files.read(segment.log, BATCH_OVERHEAD, position)
     if len(head) < BATCH_OVERHEAD:
@@ -43,7 +43,7 @@ def what_is_wrong(segment: Segment, position: int, due: int) -> str:
 
 
 def next_whole_batch(segment: Segment, position: int, due: int) -> tuple[int, int] | None:
-    """The position and the base offset of the first one behind; None where none follows. Raises OSError."""
+    """Return position and base offset of the first whole batch after this, or None. Raises OSError."""
     sign = bytes([MAGIC])
     at = position + 1
     while segment.size - at >= BATCH_OVERHEAD:

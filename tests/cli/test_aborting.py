@@ -133,7 +133,7 @@ def test_an_id_that_got_on_while_its_user_was_asked_isnt_fenced(
     monkeypatch.setattr(aborting, "describe_transaction", lambda *_: next(found))
     monkeypatch.setattr(aborting, "fence", lambda *_: pytest.fail("it was fenced"))
     given = argparse.Namespace(id="x", topic=None, partition=None, start_offset=None, yes=True)
-    with pytest.raises(CommandError, match="got on meanwhile"):
+    with pytest.raises(CommandError, match="gone on meanwhile"):
         transactions._abort(NOWHERE, given)
 
 

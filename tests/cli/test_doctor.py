@@ -63,7 +63,7 @@ def test_a_sound_folder_is_found_sound_and_stays_as_it_is(
         f"{folders[name]}/.kafka_cleanshutdown"
     ] * of_a_kill
     assert said["clean_shutdown"] is not of_a_kill
-    assert said["a_start"].startswith("reads again" if of_a_kill else "checks nothing")
+    assert said["a_start"].startswith("reads everything after" if of_a_kill else "checks nothing")
     assert said["metadata_version"] == ("4.4-IV2 (33)" if name in OURS else "4.3-IV0 (30)")
     assert said["node_id"] == "1"
     properties = (folders[name] / "meta.properties").read_text()
@@ -213,7 +213,7 @@ def test_a_folder_that_a_broker_uses_now_is_told_as_such(look: Looker, stopped: 
         holder.stdin.close()
     (in_use,) = said["in_use"]
     assert in_use.startswith(f"{folder} by process {holder.pid} ")
-    assert in_use.endswith("what is found may be in motion")
+    assert in_use.endswith("the findings may be changing")
 
 
 def test_asking_for_our_own_lock_does_not_give_it_back(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ def test_what_is_no_data_folder_is_said_with_what_to_give_instead(
     look: Looker, stopped: Path, tmp_path: Path
 ) -> None:
     for arguments, words in [
-        ([tmp_path], "no data folder of Kafka's"),
-        ([tmp_path / "nowhere"], "isn't there"),
-        ([stopped / "t-1"], f"it is a partition's. Give {stopped}, or `barnabas inspect"),
+        ([tmp_path], "isn't a Kafka data folder"),
+        ([tmp_path / "nowhere"], "doesn't exist"),
+        ([stopped / "t-1"], f"it is a partition's folder. Give {stopped}, or run `barnabas inspect"),
         ([], "barnabas doctor data"),
         (["--config", tmp_path / "nowhere"], "nowhere"),
     ]:

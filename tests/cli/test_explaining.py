@@ -112,7 +112,7 @@ def test_a_partition_whose_marker_isnt_replicated_waits_for_its_replicas(
 def test_a_partition_without_a_leader_is_told() -> None:
     said = told_in_words(Explanation([], [], [HERE], 2), "", NOW_MS)
     assert "Nobody waits for a transaction: of 2 partitions none" in said
-    assert "Without a leader, so that nobody can read or tell: orders-0." in said
+    assert "Without a leader, so nobody can read them or know more: orders-0." in said
 
 
 def test_until_when_an_open_one_may_last_is_said() -> None:
@@ -138,7 +138,7 @@ def test_what_another_user_may_own_is_said_to_hang_only_once_its_last_record_is_
 
 def test_where_a_coordinator_is_missing_nothing_is_said_to_hang() -> None:
     said = told(None, complete=False)
-    assert "Whether it hangs can't be said" in said
+    assert "It is unknown whether it hangs" in said
     assert "barnabas transactions abort" not in said
 
 

@@ -92,7 +92,7 @@ def test_lag_begins_where_the_log_does_if_the_committed_offset_is_gone(
     assert (gone["lag"], gone["all"], gone["offsets"]) == (2, 2, 4)
     assert "the committed offset 1 is gone, the log starts at 3" in gone["note"]
     assert (behind["lag"], behind["all"], behind["offsets"]) == (0, 0, -9)
-    assert "the committed offset 9 is behind the end 0" in behind["note"]
+    assert "the committed offset 9 is after the end 0" in behind["note"]
 
 
 @pytest.mark.several_nodes_matter

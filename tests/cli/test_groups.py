@@ -228,11 +228,11 @@ def test_a_mistake_with_groups_is_one_line(cli: Run, topic: str) -> None:
     for arguments, status, words in [
         (("groups", topic), 1, f"there is no group {topic}"),
         (("groups", "reset", topic, "--to", "earliest"), 2, "--all-topics"),
-        (("groups", "reset", topic, "--topic", topic, "--to", "latest", "--execute"), 1, "--new makes one"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "latest", "--execute"), 1, "--new creates it"),
         (("groups", "reset", topic, "--topic", topic, "--to", "never"), 2, "earliest, latest"),
         (("groups", "reset", topic, "--topic", topic, "--to", "offset", "x"), 2, "a number"),
         (("groups", "reset", topic, "--topic", topic, "--to", "time", "noon"), 2, "2026-01-31"),
-        (("groups", "reset", topic, "--topic", topic, "--to", "shift", 1), 1, "no offset of it"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "shift", 1), 1, "no offset there"),
         (("groups", "reset", topic, "--topic", f"{topic}:7", "--to", "latest"), 1, f"{topic}-7"),
         (("groups", "reset", topic, "--topic", f"{topic}:a", "--to", "latest"), 2, "TOPIC:0,1"),
         (("groups", "reset", topic, "--all-topics", "--to", "latest"), 1, "no offsets"),

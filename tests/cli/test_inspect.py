@@ -207,7 +207,7 @@ def test_share_states_are_told_in_words_and_a_record_that_makes_no_sense_as_such
         {"first_offset": 10, "last_offset": 12, "delivery_state": 2, "delivery_count": 1}
     ]
     assert gone["says"]["deleted"] is True
-    assert unknown["wrong"] == "its key is of no type that Kafka 4.3 knows"
+    assert unknown["wrong"] == "its key has no type that Kafka 4.3 knows"
     assert cut["wrong"].startswith("it can't be decoded: ")
 
 
@@ -306,7 +306,9 @@ def test_an_entry_that_isnt_what_the_log_says_is_marked(look: Looker, ours: Path
     (line,) = (line for line in ran.out.splitlines() if line.startswith("1  at byte 8"))
     assert line.endswith("!! no batch begins at position 257")
     (folder / "t-1" / "00000000000000000000.log").unlink()
-    assert "not held against the batches: 00000000000000000000.log: No such file" in look("inspect", path).out
+    assert (
+        "not compared with the batches: 00000000000000000000.log: No such file" in look("inspect", path).out
+    )
 
 
 def test_small_files_are_shown_in_words(look: Looker, ours: Path) -> None:
@@ -382,9 +384,9 @@ def test_a_long_segment_is_not_held_in_memory(look: Looker, tmp_path: Path) -> N
 def test_what_is_no_file_of_kafkas_is_said(look: Looker, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     for path, words in [
-        (tmp_path / "notes.txt", "no file of Kafka's"),
-        (tmp_path / "nowhere", "isn't there"),
-        (tmp_path, "no folder of Kafka's"),
+        (tmp_path / "notes.txt", "isn't a Kafka file"),
+        (tmp_path / "nowhere", "doesn't exist"),
+        (tmp_path, "isn't a Kafka folder"),
     ]:
         with pytest.raises(CommandUsageError, match=words):
             look("inspect", path)

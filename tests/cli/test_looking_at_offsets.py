@@ -102,5 +102,5 @@ def test_all_topics_of_a_group_are_those_that_are_still_there(
     before = {("there", 0): 1, ("gone", 0): 2}
     assert resetting._partitions(cluster, "g", [], before, all_topics=True) == [("there", 0)]
     assert "gone: the topic is gone" in capsys.readouterr().err
-    with pytest.raises(CommandError, match="no topic is left"):
+    with pytest.raises(CommandError, match="only of topics that are gone"):
         resetting._partitions(cluster, "g", [], {("gone", 0): 2}, all_topics=True)

@@ -120,7 +120,7 @@ def test_a_name_that_a_request_has_no_room_for_is_the_users_mistake(kafka: Kafka
     ("line", "why"),
     [
         ('{"headers": [["\\ud800", "x"]]}', "lone surrogate"),
-        ('{"value": ' + "[" * 100_000 + "]" * 100_000 + "}", "too many brackets"),
+        ('{"value": ' + "[" * 100_000 + "]" * 100_000 + "}", "too deeply nested"),
         ('{"value": {"base64": "!"}}', "base64"),
         ('{"timestamp": true}', "whole numbers"),
     ],
@@ -140,7 +140,7 @@ def test_a_line_that_can_be_no_record_is_told_with_its_place(
     [
         (("-k", "a", "-K", ":"), "give one of them"),
         (("-K", ""), "between key and value"),
-        (("--key-format", "int32"), "keys come by -k or -K"),
+        (("--key-format", "int32"), "--key-format needs -k or -K"),
         (("--json", "-p", "1", "--any-partition"), "give one of them"),
         (("-X", "transactional.id=a"), "--transactional-id"),
     ],
@@ -161,7 +161,7 @@ def test_consume_keeps_the_settings_that_it_ends_by() -> None:
 @ON_OURS_ALONE
 def test_a_partition_that_isnt_there_is_told_by_what_shows_them(cli: Run, topic: str) -> None:
     cli("topics", "create", topic)
-    assert f"barnabas topics {topic} shows" in cli("produce", topic, "-p", "9", stdin="a\n").err
+    assert f"barnabas topics {topic} lists" in cli("produce", topic, "-p", "9", stdin="a\n").err
     assert "--any-partition" in cli("produce", topic, "--json", stdin='{"partition": 9}\n').err
 
 
@@ -170,7 +170,7 @@ def test_a_partition_that_isnt_there_is_told_by_what_shows_them(cli: Run, topic:
 def test_a_file_without_an_end_is_no_record(cli: Run, topic: str) -> None:
     ran = cli("produce", topic, "--whole", "/dev/zero")
     assert ran.status == 1
-    assert "are no record" in ran.err
+    assert "be a record" in ran.err
 
 
 @ON_OURS_ALONE
@@ -200,7 +200,7 @@ def test_whoever_listens_and_says_nothing_is_given_up_soon(monkeypatch: pytest.M
 @pytest.mark.parametrize("found", [[], [1, 2]])
 def test_an_answer_of_none_or_of_several_is_told_where_one_was_asked_for(found: list[int]) -> None:
     with pytest.raises(
-        CommandError, match=f"topic t: the broker answers of {len(found)} where one was asked"
+        CommandError, match=f"topic t: the broker's answer has {len(found)} entries instead of one"
     ):
         the_one(found, "topic t")
 
@@ -214,7 +214,7 @@ def test_a_broker_that_leaves_out_the_partition_that_is_read_is_told() -> None:
         ask=lambda *_, **__: FetchResponse(),
         until_passed=lambda ask, _error_of: ask(),
     )
-    with pytest.raises(CommandError, match="topic t: the broker answers of 0"):
+    with pytest.raises(CommandError, match="topic t: the broker's answer has 0 entries"):
         fetch(cast(Any, cluster), ("t", 0), 0, 1)
 
 

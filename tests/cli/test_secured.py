@@ -86,8 +86,8 @@ def test_who_has_the_password_is_let_in(secured: Secured, topic: str, mechanism:
 @pytest.mark.xdist_group("cli-apache")
 def test_who_has_not_is_told_why_in_one_line(secured: Secured) -> None:
     for settings, status, words in [
-        ({"sasl_password": "wrong"}, 1, "doesn't let this user in"),
-        ({"mechanism": "SCRAM-SHA-512", "sasl_password": "wrong"}, 1, "doesn't let this user in"),
+        ({"sasl_password": "wrong"}, 1, "refuses this user"),
+        ({"mechanism": "SCRAM-SHA-512", "sasl_password": "wrong"}, 1, "refuses this user"),
         ({"mechanism": "GSSAPI"}, 2, "SCRAM-SHA-512"),
         ({"sasl_username": ""}, 2, "sasl.username"),
         ({"ssl_ca_location": ""}, 3, "certificate"),

@@ -108,7 +108,7 @@ def test_explain_says_who_holds_the_readers_since_when_and_what_ends_it(
     assert "--yes" in refused.err
     ended = cli(*command.split(), "--yes")
     assert (ended.status, ended.out) == (0, "")
-    assert "whoever had it before is fenced" in ended.err
+    assert "its previous producer is fenced" in ended.err
     with pytest.raises(KafkaException, match="fenced"):
         holder.commit_transaction(PATIENCE_S)
     (waiting,) = cli("transactions", "explain", topic, "--json").json()["waiting"]
@@ -241,7 +241,7 @@ def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_what_
         (4_711, 2, 2),
         (idle["producer_id"], 4, 1),
     ]
-    assert "no coordinator knows of producer id 4711" in hanging[0]["why"]
+    assert "no coordinator knows producer id 4711" in hanging[0]["why"]
     assert "doesn't have this partition in the transaction" in hanging[1]["why"]
 
     in_partition = ("transactions", "abort", "--topic", topic, "--partition", 0, "--yes")

@@ -75,7 +75,7 @@ function Holder({ one, waiting, now }) {
       open from <a href=${`${to("log", waiting.topic, waiting.partition)}?at=${one.start_offset}`}>offset ${one.start_offset}</a> on with ${count(one.records, "record")}, the last of ${time(one.last_timestamp_ms)}
     <br />${hangs ? html`It hangs: ${one.why}. No broker will ever end it.`
       : one.verdict === "ending" ? "It is being ended: the outcome is certain, and its markers are on their way."
-      : one.verdict === "unknown" ? html`Whether it hangs can't be said: ${one.why}.`
+      : one.verdict === "unknown" ? html`It is unknown whether it hangs: ${one.why}.`
       : one.ends_ms ? html`If its application doesn't end it, the broker aborts it at ${time(one.ends_ms)}, ${one.ends_ms > now ? html`in ${span(one.ends_ms - now)}` : "which is now"}. To end it now, stop or restart the application whose transactional.id is ${one.transactional_id}, or abort it.`
       : "No broker aborts it by itself: it is part of a two-phase commit."}
     ${one.end_with && store.about && store.about.live ? html`<br /><code>${one.end_with}</code>${" "}<button class="danger" onClick=${abort}>Abort…</button>` : ""}`;

@@ -86,4 +86,4 @@ def test_what_is_wrong_with_a_console_is_one_line() -> None:
     assert (ran.status, ran.err) == (2, "barnabas: --listen nowhere: HOST:PORT is the form\n")
     ran = run_cli("inspect", "--console", "/nowhere", "--listen", "127.0.0.1:0")
     assert ran.status == 2
-    assert ran.err == "barnabas: /nowhere is no data folder of Kafka's, which is what the console shows\n"
+    assert ran.err == "barnabas: /nowhere isn't a Kafka data folder, and the console shows those\n"

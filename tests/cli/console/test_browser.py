@@ -156,7 +156,7 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
     waiting = page.locator(f"section[aria-label='Readers of {topic}-0 wait']")
     for left in (2, 1):  # one is from `without_verification`
         expect(waiting.locator("li")).to_have_count(left)
-        expect(waiting).to_contain_text("It hangs: no coordinator knows of producer id")
+        expect(waiting).to_contain_text("It hangs: no coordinator knows producer id")
         waiting.get_by_role("button", name="Abort…").first.click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text(f"in {topic}-0 that starts at")
