@@ -1,19 +1,17 @@
 """`python -m tests.bench`: barnabas beside Apache Kafka in one run, in turns, with medians and spreads.
 
-First each is launched afresh a few times, on an empty folder, and kfake as well where there is Go to build it: from the
-start of its process until confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has
-idled. Then
-one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
-after a round that warms both up and does not count; who is first in a round is last in the next. Last come
-5,000 partitions, 2,000 topics, and clusters of three brokers, in fewer rounds, since Apache Kafka takes its time over
-them: `--only many-created` or `--only cluster-launch` (or any other of their rows) measures all of these and nothing
-else.
+First each is launched afresh a few times, on an empty folder; so is kfake if there is Go to build it. This measures the
+time from the start of the process until confluent-kafka has a record acknowledged, and the memory after idling. Then
+one of each stays up, and every measurement is taken of each in turn, round for round, after a round for warming up that
+doesn't count. The order alternates between rounds. Last come 5,000 partitions, 2,000 topics, and clusters of three
+brokers, in fewer rounds, because Apache Kafka takes its time over them: `--only many-created` or `--only
+cluster-launch` (or any other of their rows) measures all of these and nothing else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
-`--watched` measures this one's once more with a listener for metrics that is asked every 5 seconds.
-`--busy COUNT` has so many processes compute beside them, as other tests of a suite do.
+`--watched` measures this one's once more with a metrics listener that is scraped every 5 seconds.
+`--busy COUNT` has this many processes compute beside them, as other tests of a suite do.
 `--other NAME=HOST:PORT` measures one that runs at an address, `--other "NAME=COMMAND"` one that a command starts
-(`{port}` and `{folder}` in it are filled in); neither has 5,000 partitions made or a cluster.
+(`{port}` and `{folder}` in it are filled in). Neither gets 5,000 partitions or a cluster.
 """
 
 from __future__ import annotations
@@ -223,7 +221,7 @@ def _measure_many(
 
 
 def _measure_clusters(folder: Path, rounds: int, sides: dict[str, Figures]) -> None:
-    """Of this checkout and of Apache Kafka: another checkout may know of no clusters."""
+    """Measure clusters of this checkout and of Apache Kafka: another checkout may not have clusters."""
     spawn = {"barnabas": clusters.ours, "Apache Kafka": clusters.kafkas}
     for number in range(rounds):
         for side in _turn([each for each in sides if each in spawn], number):
@@ -234,13 +232,14 @@ def _measure_clusters(folder: Path, rounds: int, sides: dict[str, Figures]) -> N
 
 
 def _turn(sides: Iterable[str], number: int) -> list[str]:
-    """In which order they are measured in a round: what the first one warms up or wears out the next one finds so."""
+    """Return the order of measurement in a round, which alternates: the next one benefits or suffers from the one
+    before."""
     return [*sides][:: -1 if number % 2 else 1]
 
 
 Speed = tuple[str, Callable[[str, str], measures.Pace | dict[str, float]]]
 
-# Those of a group share a topic: the first fills what the next ones read. One without a name is needed in any case.
+# Speeds of a group share a topic: the first one fills what the next ones read. One without a name is always needed.
 SPEEDS: list[list[Speed]] = [
     [
         ("produce-raw", measures.produce_ready_batches),
@@ -268,7 +267,7 @@ SPEEDS: list[list[Speed]] = [
     ],
 ]
 
-# What the broker's processor time is given in, from seconds for one of the amount.
+# The unit of the broker's processor time: a factor for the seconds per amount.
 CPU = {
     "produce-raw-cpu": 1e3,
     "fetch-raw-cpu": 1e3,
@@ -278,7 +277,7 @@ CPU = {
     **{f"beats-{kind}-cpu": 1e6 for kind in heartbeats.PROTOCOLS},
 }
 
-# A measure that takes several figures at once is named by any of them.
+# A measurement that returns several figures is named by any of them.
 TAKEN_TOGETHER = {
     **dict.fromkeys(("commit-p50", "commit-p99"), "transactions"),
     **{row.key: "end-to-end" for row in latencies.ROWS},
@@ -288,7 +287,7 @@ TAKEN_TOGETHER = {
 
 
 def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
-    """Those asked for, and the first where others need what it writes."""
+    """Return the speeds asked for, and the first one if others need what it writes."""
     wanted = {TAKEN_TOGETHER.get(key, key) for key in only}
     if not any(key in wanted for key, _ in group):
         return []
@@ -296,12 +295,12 @@ def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
 
 
 def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, float]:
-    """Each one's pace, and for those of `CPU` the broker's processor time too."""
+    """Return each one's pace, and for those in `CPU` also the broker's processor time."""
     if not group:
         return {}
     measures.create_topic(server.bootstrap, topic)
     _touch_memory(server.data.parent / "touched", measures.PRODUCED_RAW_MB)
-    # A collection in the midst would be the client's time, not the broker's.
+    # A garbage collection during a measurement would be the client's time, not the broker's.
     gc.collect()
     gc.disable()
     figures: dict[str, float] = {}
@@ -321,7 +320,7 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
                 continue
             figures[key] = pace.amount / pace.took_s
             if f"{key}-cpu" in CPU and used_s:
-                # Of a GB where the amount is in MB; in µs for a request or a transaction.
+                # Per GB if the amount is in MB; otherwise in µs per request or transaction.
                 figures[f"{key}-cpu"] = used_s / pace.amount * CPU[f"{key}-cpu"]
     finally:
         gc.enable()
@@ -331,7 +330,7 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
 
 
 def _processor_s(server: Server) -> float:
-    """0 where its process isn't known."""
+    """Return the processor time; 0 if the process isn't known."""
     try:
         return measures.processor_s(server.pid)
     except LookupError:
@@ -339,9 +338,8 @@ def _processor_s(server: Server) -> float:
 
 
 def _touch_memory(file: Path, size_mb: int) -> None:
-    """Fill and free as much of the page cache as the broker will: on a virtual machine, memory that was not
-    in use for a while costs several times as much to write to, and whoever comes first pays for it.
-    """
+    """Fill and free as much of the page cache as the broker will. On a virtual machine, writing to memory that wasn't
+    used for a while costs several times as much, and the first user pays for it."""
     megabyte = os.urandom(1_000_000)
     with file.open("wb", buffering=0) as written:
         for _ in range(size_mb):
@@ -350,7 +348,7 @@ def _touch_memory(file: Path, size_mb: int) -> None:
 
 
 def _wait_for_removal(data: Path) -> None:
-    """Until a deleted topic's files are gone: the next one's pages are to be free, and its time its own."""
+    """Wait until a deleted topic's files are gone, so that the next measurement has free pages and all the time."""
     deadline_s = time.monotonic() + REMOVAL_S
     while list(data.glob("*-delete")) and time.monotonic() < deadline_s:
         time.sleep(0.01)

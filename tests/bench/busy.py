@@ -1,4 +1,4 @@
-"""Processes that compute and do nothing else, as what other tests of a suite do beside a broker."""
+"""Processes that only compute, like the other tests of a suite beside a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMPUTE = "while True: sum(range(10_000))"
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many, until this is left."""
+    """Run `count` processes during the block."""
     processes = [subprocess.Popen([sys.executable, "-c", COMPUTE]) for _ in range(count)]
     try:
         yield

@@ -1,4 +1,4 @@
-"""The brokers of checkouts, this one or another, each started as this one's is."""
+"""Brokers of checkouts, this one or another, all started in the same way."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ ROOT = Path(__file__).parents[2]
 
 START_TIMEOUT_S = 300.0
 CONFIG = {
-    # Deleted topics must not fill the page cache for the minute that is the default.
+    # Deleted topics must not fill the page cache for the default minute.
     "log.segment.delete.delay.ms": 100,
-    # Apache Kafka would let each first member of a group wait for others for three seconds.
+    # Apache Kafka would make each group's first member wait three seconds for others.
     "group.initial.rebalance.delay.ms": 0,
     "group.streams.initial.rebalance.delay.ms": 0,
 }
 
 
 def compile_checkout(checkout: Path) -> None:
-    """As pip does with what it installs."""
+    """Compile the checkout, as pip does when it installs."""
     for folder in ("barnabas", "broker", "cli", "coordinator", "protocol", "storage"):
         compileall.compile_dir(checkout / folder, quiet=1)
 
 
 class OfCheckout(barnabas.Broker):
-    """`under`: the command that its process is started by, where that isn't Python's own. `settings` are added."""
+    """`under`: the command under which the process runs, if it isn't Python itself. `settings` are added."""
 
     def __init__(
         self,

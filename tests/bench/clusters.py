@@ -1,6 +1,6 @@
-"""Three brokers and their controller, ours and Apache Kafka's in turn: from nothing, each time.
+"""Three brokers and their controller, ours and Apache Kafka's in turns, from nothing each time.
 
-With equal settings: a broker is given up 3 s after its last heartbeat.
+The settings are equal: a broker is fenced 3 s after its last heartbeat.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ SETTINGS = {
 }
 
 Spawn = Callable[[Path], "subprocess.Popen[bytes]"]
-"""From the path of a server.properties."""
+"""Starts a node from the path of a server.properties."""
 
 
 def ours(properties: Path) -> subprocess.Popen[bytes]:
-    """A node of this checkout."""
+    """Start a node of this checkout."""
     command = [sys.executable, "-P", str(ROOT / LAUNCHER.relative_to(ROOT)), "--config", str(properties)]
     return _spawned(command, properties, {"CLUSTER_ID": CLUSTER_ID})
 
 
 def kafkas(properties: Path) -> subprocess.Popen[bytes]:
-    """A node of Apache Kafka, whose folder is formatted."""
+    """Start a node of Apache Kafka, whose folder is formatted."""
     return _spawned(
         [str(RUNNER), "class", "kafka.Kafka", str(properties)], properties, {"KAFKA_OPTS": JVM_OPTIONS}
     )
@@ -135,7 +135,7 @@ def _running(folder: Path, spawn: Spawn) -> Iterator[Nodes]:
 
 
 def measure(folder: Path, spawn: Spawn) -> dict[str, float]:
-    """All figures of one cluster, which lives as long as that takes."""
+    """Measure all figures of one cluster, which lives as long as that takes."""
     with _running(folder, spawn) as nodes:
         figures: dict[str, float] = {}
         started_s = time.perf_counter()
@@ -159,9 +159,9 @@ def measure(folder: Path, spawn: Spawn) -> dict[str, float]:
 
 
 def _leaderless(nodes: Nodes, asking: AdminClient, leader: int) -> float:
-    """Seconds from the kill of a topic's leader until a record is acknowledged again; the broker is back then. One of
-    them says little: the last heartbeat may be half a second old, and the client asks who leads up to a second apart.
-    """
+    """Return the seconds from the kill of a topic's leader until a record is acknowledged again. The broker is back
+    then. One measurement says little: the last heartbeat may be half a second old, and the client asks for the leader
+    up to a second apart."""
     topic = f"survives-{leader}"
     _create(asking, topic, {}, [[leader, *(each for each in BROKERS if each != leader)]])
     survivor = Producer(
@@ -181,7 +181,7 @@ def _leaderless(nodes: Nodes, asking: AdminClient, leader: int) -> float:
 def _create(
     asking: AdminClient, topic: str, config: dict[str, str], assignment: list[list[int]] | None = None
 ) -> None:
-    """As soon as there are three brokers for it; returns once all three are in sync."""
+    """Create the topic as soon as there are three brokers for it. Return once all three replicas are in sync."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         new = (
@@ -194,13 +194,13 @@ def _create(
             return
         except KafkaException as refused:
             if refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return  # made for an answer that came too late
+                return  # an earlier try created it, but its answer came too late
             assert time.monotonic() < deadline_s, f"{topic} can't be created"
             time.sleep(0.01)
 
 
 def _acknowledged(producer: Producer, topic: str) -> None:
-    """A record, however often it has to be sent."""
+    """Send a record, as often as needed."""
     while not _is_acknowledged(producer, topic):
         pass
 
@@ -213,7 +213,7 @@ def _is_acknowledged(producer: Producer, topic: str) -> bool:
 
 
 def _produce(bootstrap: str, megabytes: int) -> float:
-    """MB a second, with confluent-kafka."""
+    """Return MB per second with confluent-kafka."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -236,7 +236,7 @@ def _produce(bootstrap: str, megabytes: int) -> float:
 
 
 def _transactions(bootstrap: str) -> dict[str, float]:
-    """One producer's, of one record each."""
+    """Measure one producer's transactions of one record each."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "bench", "linger.ms": 0, "log_level": 0}
     )

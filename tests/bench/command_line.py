@@ -1,7 +1,7 @@
 """`python -m tests.bench.command_line`: `barnabas produce` and `consume` beside kcat, in turns, on one broker.
 
-Lines of 1 KiB from a file, and to nowhere. The whole of a process counts, its start and its end as well. Ours is an
-idempotent producer, kcat isn't one by itself: it is measured both ways.
+Lines of 1 KiB are read from a file, and written to nowhere. The whole process counts, including its start and end. Ours
+is an idempotent producer. kcat isn't by default, so it is measured both ways.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the console costs and how quick it is: `make bench-console`.
+"""What the console costs, and how fast it is: `make bench-console`.
 
-Size of the page; how soon it is painted and 1,000 topics are there; how soon a transaction that begins, and one that is
-committed, is seen; how soon an appended record is; what a broker pays in processor time while pages are open, idle and
-under load. With `--bootstrap` the quickness is measured on another Kafka. `--full` measures nothing but what a broker
-that does as much as it can loses by a page and by being asked for metrics, beside one that has neither. Nobody draws
-that page: a browser would take its part of the same machine.
+It measures the page's size; how soon it is painted with 1,000 topics; how soon it shows a transaction that begins, one
+that is committed, and an appended record; and the broker's processor time while pages are open, idle and under load.
+With `--bootstrap` only the speed is measured, on another Kafka. `--full` only measures what a busy broker loses by a
+page and by being scraped for metrics, beside one that has neither. No browser draws that page: it would take its part
+of the same machine.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ addEventListener("DOMContentLoaded", () => {
 
 
 def main() -> None:
-    """Measures, and says it line by line."""
+    """Measure, and print the results line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -100,12 +100,12 @@ def _topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(f"topic-{number:04d}", 1, 1) for number in range(TOPICS)]
     for future in admin.create_topics(topics, request_timeout=120).values():
-        with contextlib.suppress(Exception):  # those that are there
+        with contextlib.suppress(Exception):  # some exist already
             future.result(120)
 
 
 def _page(browser: Any, url: str) -> Any:
-    page = browser.new_context(bypass_csp=True).new_page()  # to evaluate what is waited for
+    page = browser.new_context(bypass_csp=True).new_page()  # to evaluate the conditions to wait for
     page.add_init_script(SEEN)
     page.goto(url)
     return page
@@ -189,7 +189,7 @@ def _idle(browser: Any, bootstrap: str, broker: psutil.Process) -> None:
 
 
 def _load(browser: Any, bootstrap: str, broker: psutil.Process) -> None:
-    """In turns with and without, since others use the machine as well."""
+    """Measure in turns with and without a page, because others use the machine, too."""
     found: dict[bool, list[float]] = {False: [], True: []}
     with console_of("console", "--bootstrap", bootstrap) as console:
         for _ in range(PAIRS):
@@ -208,7 +208,7 @@ def _load(browser: Any, bootstrap: str, broker: psutil.Process) -> None:
 
 
 def _spent_on(bootstrap: str, broker: psutil.Process) -> float:
-    """The broker's share of a core while records come at a steady rate."""
+    """Return the broker's share of a core while records come at a steady rate."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 500_000}
     )
@@ -230,7 +230,7 @@ FULL: dict[str, tuple[str, int, Callable[[str, str], object]]] = {
     "batches of a client library, into the log that is shown": (LOG, 8, measures.produce_with_confluent),
     "transactions, 8 at a time": (TRANSACTIONS, 2, transactions.eight_producers),
 }
-"""Which sections the page shows, and what is done how often meanwhile."""
+"""Which sections the page shows, and what is done meanwhile, how many times."""
 _READER = """
 import sys, urllib.request
 with urllib.request.urlopen(sys.argv[1]) as answer:
@@ -240,8 +240,8 @@ with urllib.request.urlopen(sys.argv[1]) as answer:
 
 
 def _full() -> None:
-    """Pace and processor time of a broker that is asked for metrics while a page is open, beside one without either: in
-    turns, since others use the machine as well. The console's process takes its part of the machine."""
+    """Measure pace and processor time of a broker with metrics scraped and a page open, beside one without both. They
+    take turns, because others use the machine, too. The console's process takes its part of the machine."""
     with (
         tempfile.TemporaryDirectory() as folder,
         OfCheckout(ROOT, Path(folder, "plain")) as plain,

@@ -1,7 +1,7 @@
-"""What transactions leave in the two internal topics, made ready.
+"""Prepared records that transactions leave in the two internal topics.
 
-One round is one transaction of each transactional id, and one commit of each group. Sent again and again it is what a
-day's transactions write.
+One round is one transaction of each transactional id, and one commit of each group. Repeated, they are what a day's
+transactions write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.wire import request_frame
 
 TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"
 MAY_WRITE_THEM = "__admin_client"
-"""The one client id that Kafka lets write to internal topics."""
+"""The only client id that Kafka lets write to internal topics."""
 COMMITTED = 4_711
 LEVEL = 2  # of transaction.version
 _TIMEOUT_MS = 60_000
@@ -36,7 +36,7 @@ def groups(count: int) -> list[str]:
 
 
 def rounds_of_transactions(ids: Sequence[str], partitions: int, records_per_batch: int) -> Iterator[bytes]:
-    """Frames: in each a batch for each partition, with the records of some transactions."""
+    """Yield frames: in each a batch for each partition, with the records of some transactions."""
     now_ms = time.time_ns() // 1_000_000
     by_partition: list[list[NewRecord]] = [[] for _ in range(partitions)]
     for number, name in enumerate(ids):
@@ -46,7 +46,7 @@ def rounds_of_transactions(ids: Sequence[str], partitions: int, records_per_batc
 
 
 def rounds_of_commits(group_ids: Sequence[str], partitions: int, records_per_batch: int) -> Iterator[bytes]:
-    """Frames: in each a batch for each partition, with some commits."""
+    """Yield frames: in each a batch for each partition, with some commits."""
     now_ms = time.time_ns() // 1_000_000
     by_partition: list[list[NewRecord]] = [[] for _ in range(partitions)]
     for name in group_ids:

@@ -1,9 +1,9 @@
 """`python -m tests.bench.day`: what many million transactions leave in the internal topics, in minutes.
 
-The records that their coordinators would write are sent to `__transaction_state` and `__consumer_offsets` as fast as
-the broker takes them, while a connection of its own asks a thousand times a second; the broker compacts meanwhile. Then
-it is stopped and started, until every transactional id and every group is known again. Apache Kafka does the same, with
-the same settings, in the same run.
+It sends the records that coordinators would write to `__transaction_state` and `__consumer_offsets` as fast as the
+broker accepts them. Meanwhile another connection sends a thousand requests a second, and the broker compacts. Then the
+broker is stopped and started, until every transactional id and every group is known again. Apache Kafka does the same
+with the same settings in the same run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.support.wire import Client
 
 IN_FLIGHT = 4
 KEYS = 1_000
-"""Transactional ids, and groups."""
+"""How many transactional ids and groups."""
 RECORDS_PER_BATCH = 12
 PARTITIONS = 10
 LOOK_EVERY_S = 0.25
@@ -61,7 +61,7 @@ _TOPICS = (made.TRANSACTIONS, made.OFFSETS)
 
 @dataclass
 class Day:
-    """What became of one broker. Sizes in bytes, times in seconds."""
+    """The results of one broker. Sizes are in bytes, times in seconds."""
 
     took_s: float = 0.0
     cpu_s: float = 0.0
@@ -74,7 +74,7 @@ class Day:
 
 
 def day(broker: Server, transactions: int) -> Day:
-    """Raises RuntimeError where the broker refuses, AssertionError where it doesn't know any more what was written."""
+    """Raises RuntimeError if the broker refuses a record, AssertionError if it no longer knows what was written."""
     ids, groups = made.transactional_ids(KEYS), made.groups(KEYS)
     found = Day()
     broker.start()
@@ -114,7 +114,7 @@ def _create_internal_topics(broker: Server) -> None:
 
 
 def _send(broker: Server, frames: Iterator[bytes]) -> int:
-    """The bytes of the requests."""
+    """Send the frames, and return their size in bytes."""
     size = 0
     with Client.of(broker.bootstrap) as client:
         in_flight = 0
@@ -139,7 +139,7 @@ def _take_answer(client: Client) -> None:
 
 
 class _looking:
-    """Adds up every so often how large the internal topics are."""
+    """Records the size of the internal topics from time to time."""
 
     def __init__(self, folder: Path, sizes: list[int]) -> None:
         self._folder, self._sizes = folder, sizes
@@ -159,12 +159,12 @@ class _looking:
 
 
 def size_of(folder: Path) -> int:
-    """Of the internal topics."""
+    """Return the size of the internal topics."""
     return sum(log_bytes(partition) for partition in folder.iterdir() if partition.name.startswith(_TOPICS))
 
 
 def _settled(folder: Path) -> int:
-    """The size, once it stays as it is."""
+    """Return the size once it no longer changes."""
     last, since_s = size_of(folder), time.monotonic()
 
     def is_quiet() -> bool:

@@ -1,8 +1,8 @@
-"""`python -m tests.bench.floor PORT`: the exchanges of a broker by a bare loop that answers without work.
+"""`python -m tests.bench.floor PORT`: a broker's exchanges with a bare loop that answers without work.
 
-What a request costs here before anybody looks at it: the kernel, the loop, and the client. Answers are made once for
-each connection and given again; nothing is checked, and nothing kept but the last few batches, for who waits for them.
-There is one broker, and every topic with one partition. Beside others it is measured by `--other`.
+It shows what a request costs before any work on it: the kernel, the loop, and the client. Answers are made once for
+each connection, and repeated. Nothing is checked, and only the last few batches are kept, for waiting readers. There is
+one broker, and every topic has one partition. `--other` measures it beside others.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ SERVED = {
     AddPartitionsToTxnRequest: (0, 1),
     EndTxnRequest: (0, 1),
 }
-"""Versions, none of the hot ones with tagged fields."""
+"""The versions, none of them with tagged fields in frequent requests."""
 OF_KEY: dict[int, Any] = {request.API_KEY: request for request in SERVED}
 ANSWERED_ALIKE = {request.API_KEY for request in (ProduceRequest, AddPartitionsToTxnRequest, EndTxnRequest)}
-"""On one connection: the topic is the same."""
+"""APIs that are answered alike on one connection, where the topic is always the same."""
 PRODUCE, FETCH = ProduceRequest.API_KEY, FetchRequest.API_KEY
 
 _HEAD = struct.Struct(">ihhih")
@@ -82,7 +82,7 @@ _PRODUCED = struct.Struct(">i")
 
 
 class Topic:
-    """What all connections know: the end of the log, its last batches, and who waits for the next one."""
+    """What all connections share: the end of the log, its last batches, and who waits for the next one."""
 
     def __init__(self) -> None:
         self.end_offset = 0
@@ -91,7 +91,7 @@ class Topic:
         self.waiting: list[Callable[[], None]] = []
 
     def append(self, batch: bytes) -> None:
-        """A batch of one record or more, whole."""
+        """Append a whole batch of one record or more."""
         (last_delta,) = struct.unpack_from(">i", batch, 23)
         self.batches[self.end_offset] = struct.pack(">q", self.end_offset) + batch[8:]
         if len(self.batches) > KEPT:
@@ -103,7 +103,7 @@ class Topic:
 
 
 class Bare(asyncio.Protocol):
-    """A connection. `topics`: those of all."""
+    """A connection. `topics`: shared by all."""
 
     def __init__(self, port: int, topics: dict[str, Topic]) -> None:
         self._port = port
@@ -111,7 +111,7 @@ class Bare(asyncio.Protocol):
         self._pending = b""
         self._answers: dict[tuple[int, int], bytes] = {}
         self._produced_to: tuple[Topic, int] | None = None
-        """And where in a request the batch begins."""
+        """The topic, and where in a request the batch begins."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
@@ -184,7 +184,7 @@ class Bare(asyncio.Protocol):
         else:
             topic.waiting.append(answer)
 
-    # --- answers that are decoded for -------------------------------------------------------------------------------
+    # --- answers to decoded requests ------------------------------------------------------------------------------
 
     def api_versions(self, _: ApiVersionsRequest) -> ApiVersionsResponse:
         keys = [

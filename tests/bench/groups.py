@@ -1,4 +1,4 @@
-"""Consumer groups: how soon there is a first record, how fast offsets are committed, how long a rebalance takes."""
+"""Consumer groups: time to a first record, speed of commits, and duration of a rebalance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = [
 COMMITS = 3_000
 REBALANCED_PARTITIONS = 50
 REBALANCES = 3
-HEARTBEAT_MS = 100  # how soon a member learns that its group rebalances: its own doing, alike on both sides
+HEARTBEAT_MS = 100  # how soon a member learns of a rebalance: its own setting, the same on both sides
 
 _numbers = itertools.count()
 
@@ -34,7 +34,7 @@ def _group(name: str) -> str:
 
 
 def first_record(bootstrap: str, topic: str) -> float:
-    """Seconds from subscribe to the first record of a group of one member; there is a record."""
+    """Return the seconds from subscribe to the first record for a group of one member. There is a record."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -61,21 +61,21 @@ def one_record(bootstrap: str, topic: str) -> None:
 
 
 def everything(bootstrap: str, topic: str) -> dict[str, float]:
-    """All rows of groups; the first group of a fresh broker is measured with its launch."""
+    """Measure all rows about groups. The first group of a fresh broker is measured with its launch."""
     one_record(bootstrap, topic)
     figures = {"group-first": first_record(bootstrap, topic), "commits": commits(bootstrap, topic)}
     wide = f"{topic}-wide"
     create_topic(bootstrap, wide, REBALANCED_PARTITIONS)
     for members in (1, 10, 50):
-        # The least of a few: librdkafka's members wait now and then for a timer of theirs of 500 ms, whichever
-        # broker they are members of, and a median of that is a throw of dice.
+        # Take the least of a few: librdkafka's members sometimes wait for their own timer of 500 ms, with any broker,
+        # so a median would depend on chance.
         figures[f"rebalance-{members}"] = min(rebalance(bootstrap, wide, members) for _ in range(REBALANCES))
     return figures
 
 
 def commits(bootstrap: str, topic: str, count: int = COMMITS) -> float:
-    """Synchronous commits of one offset a second, one after the other, by a consumer that assigned itself its
-    partition."""
+    """Return the synchronous commits of one offset per second, one after the other, by a consumer that assigned itself
+    its partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -95,9 +95,9 @@ def commits(bootstrap: str, topic: str, count: int = COMMITS) -> float:
 
 
 def rebalance(bootstrap: str, topic: str, members: int) -> float:
-    """Seconds until a group of so many members is stable again after one more has joined it.
+    """Return the seconds until a group of this size is stable again after one more member has joined.
 
-    Of one member: until it has its partitions. The topic has `REBALANCED_PARTITIONS` partitions.
+    For one member: until it has its partitions. The topic has `REBALANCED_PARTITIONS` partitions.
     """
     group = _group("rebalance")
     counts: dict[int, int] = {}

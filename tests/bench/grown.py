@@ -1,7 +1,7 @@
-"""Brokers that have much of one thing: what a request to them may touch, and must not grow with.
+"""Brokers that have much of one thing that a request may touch, but whose cost must not grow with it.
 
-Each function of `AXES` takes a running broker with the topic that is measured, and how many there are to be.
-What it gives is kept open as long as is measured.
+Each function of `AXES` takes a running broker with the measured topic, and a count. What it returns is kept open during
+the measurement.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Grow = Callable[[Server, str, int], Kept]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Of what there are how many. `sizes` grow."""
+    """The thing, and how many of it. `sizes` grow."""
 
     title: str
     sizes: tuple[int, ...]
@@ -62,7 +62,7 @@ def _connections(server: Server, topic: str, count: int) -> Kept:
 
 
 def _groups(server: Server, topic: str, count: int) -> Kept:
-    """Each with an offset, and nobody in it."""
+    """Groups with an offset each, and without members."""
     with Client.of(server.bootstrap) as client:
         find_coordinator(client, OF_GROUPS)
         for number in range(count):
@@ -72,7 +72,7 @@ def _groups(server: Server, topic: str, count: int) -> Kept:
 
 
 def _producers(server: Server, topic: str, count: int) -> Kept:
-    """Idempotent ones, each with a record in the partition."""
+    """Idempotent producers, each with a record in the partition."""
     with Client.of(server.bootstrap) as client:
         for _ in range(count):
             producer_id, epoch = _init_producer(client, None)
@@ -81,7 +81,7 @@ def _producers(server: Server, topic: str, count: int) -> Kept:
 
 
 def _open_transactions(server: Server, topic: str, count: int) -> Kept:
-    """Each with a record in the partition."""
+    """Open transactions, each with a record in the partition."""
     with Client.of(server.bootstrap) as client:
         find_coordinator(client, OF_TRANSACTIONS)
         for number in range(count):
@@ -107,7 +107,7 @@ def _open_transactions(server: Server, topic: str, count: int) -> Kept:
 
 
 def _segments(server: Server, topic: str, count: int) -> Kept:
-    """Of a mebibyte each, in batches of 15 records. What is measured afterwards rolls none."""
+    """Segments of a mebibyte each, in batches of 15 records. The measurement itself rolls none."""
     _set_segment_bytes(server, topic, SEGMENT_BYTES)
     now_ms = time.time_ns() // 1_000_000
     batch = build_batch([(now_ms, None, os.urandom(RECORD_BYTES), ())] * 15)
@@ -136,7 +136,7 @@ def _set_segment_bytes(server: Server, topic: str, size: int) -> None:
 
 
 def commit(group_id: str, topic: str) -> OffsetCommitRequest:
-    """Of an offset of the topic's one partition, by nobody who is a member."""
+    """A commit of an offset in the topic's only partition, without being a member."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
     return OffsetCommitRequest(
         group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
@@ -144,7 +144,7 @@ def commit(group_id: str, topic: str) -> OffsetCommitRequest:
 
 
 def find_coordinator(client: Client, key_type: int) -> None:
-    """Which makes its topic."""
+    """Find the coordinator, which creates its topic."""
     request = FindCoordinatorRequest(key="anyone", key_type=key_type)
     insist(lambda: int(client.ask(request, 3).error_code))
 
@@ -182,7 +182,7 @@ def _batch(producer_id: int, epoch: int, *, transactional: bool = False) -> byte
 
 
 def insist(ask: Callable[[], int]) -> None:
-    """Until there is no error: a coordinator takes a moment to be there."""
+    """Repeat until there is no error: a coordinator needs a moment."""
     deadline_s = time.monotonic() + PATIENCE_S
     while error := ask():
         assert time.monotonic() < deadline_s, Error(error)

@@ -1,9 +1,8 @@
-"""`python -m tests.bench.growth`: what a request costs a broker that has little of a thing, and one that has much.
+"""`python -m tests.bench.growth`: what a request costs a broker that has little of something, and one that has much.
 
-Brokers of each size are up at the same time, and each exchange is measured with the one and the other in turn. What is
-measured is the processor's time of the broker, the kernel's for it included: what is waited for isn't in it, and what
-other processes do shows little. Nothing that a request touches may grow with what isn't its own, so the lines of the
-plot are to be level.
+Brokers of each size run at the same time, and each exchange is measured with each of them in turn. The figure is the
+broker's processor time, including the kernel's for it: it doesn't include waiting, and other processes hardly change
+it. Nothing that a request touches may grow with what doesn't concern it, so the lines of the plot should be level.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ CLUSTERS = (1, 3, 5)
 
 Do = Callable[[str, str, int], object]
 Curves = dict[str, dict[int, list[float]]]
-"""By exchange and size what one took in each round, in µs."""
+"""The µs of each round by exchange and size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What is done so many times."""
+    """What is done, and how many times."""
 
     title: str
     do: Do
@@ -50,14 +49,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A broker as it is measured: where it listens, and its process."""
+    """A broker to measure: its address and its process."""
 
     bootstrap: str
     pid: int
 
 
 def _fetch(bootstrap: str, topic: str, times: int) -> None:
-    """The batch in the middle of the log, again and again."""
+    """Fetch the batch in the middle of the log, again and again."""
     frame = fetch_frame(topic, measures.end_offset(bootstrap, topic) // 2, 1)
     with Client.of(bootstrap) as client:
         for _ in range(times):
@@ -73,7 +72,7 @@ def _metadata(bootstrap: str, topic: str, times: int) -> None:
 
 
 def _commit(bootstrap: str, topic: str, times: int) -> None:
-    """Of a group of nobody: a consumer would read the partition as well."""
+    """Commit for a group without members: a consumer would also read the partition."""
     request = commit("committing", topic)
     with Client.of(bootstrap) as client:
         find_coordinator(client, OF_GROUPS)
@@ -90,7 +89,7 @@ EXCHANGES = {
     "transaction": Exchange("transaction of one record", transactions.some, 800),
 }
 WITHOUT_COORDINATORS = ("produce", "fetch", "metadata")
-"""What is measured in a cluster: a coordinator may be any broker."""
+"""The exchanges that are measured in a cluster, where a coordinator may be any broker."""
 
 
 def main() -> int:
@@ -140,7 +139,7 @@ def _of_axis(key: str, folder: Path, rounds: int, smaller: bool) -> Curves:
     curves: Curves = {exchange: {size: [] for size in sizes} for exchange in exchanges}
     with contextlib.ExitStack() as stack:
         brokers = {size: stack.enter_context(_broker(key, folder / str(size), size)) for size in sizes}
-        for number in range(rounds + 1):  # the first warms up
+        for number in range(rounds + 1):  # the first one warms up
             for exchange in exchanges:
                 for size in [*brokers][:: -1 if number % 2 else 1]:
                     took_us = _measure(brokers[size], EXCHANGES[exchange])
@@ -151,7 +150,7 @@ def _of_axis(key: str, folder: Path, rounds: int, smaller: bool) -> Curves:
 
 @contextlib.contextmanager
 def _broker(key: str, folder: Path, size: int) -> Iterator[Measured]:
-    """One of that size."""
+    """Run a broker of that size."""
     began_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         if key == BROKERS:
@@ -169,7 +168,7 @@ def _broker(key: str, folder: Path, size: int) -> Iterator[Measured]:
 
 @contextlib.contextmanager
 def _in_a_cluster(folder: Path, size: int) -> Iterator[Measured]:
-    """The broker that leads the topic, which has one replica; the others lead one of their own each."""
+    """Yield the broker that leads the topic, which has one replica. Each other broker leads a topic of its own."""
     nodes = Nodes(folder, ours, brokers=tuple(range(2, 2 + size)))
     try:
         nodes.start()
@@ -191,19 +190,19 @@ def _in_a_cluster(folder: Path, size: int) -> Iterator[Measured]:
 
 
 def _measure(broker: Measured, exchange: Exchange) -> float:
-    """µs of the broker's processor time for each."""
+    """Return the µs of the broker's processor time per exchange."""
     before_ns = _processor_ns(broker.pid)
     exchange.do(broker.bootstrap, TOPIC, exchange.times)
     return (_processor_ns(broker.pid) - before_ns) / exchange.times / 1e3
 
 
 def _processor_ns(pid: int) -> int:
-    """Of all its threads, finer than the ticks of /proc/PID/stat."""
+    """Return the time of all its threads, finer than the ticks of /proc/PID/stat."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
-# --- telling --------------------------------------------------------------------------------------------------
+# --- reporting ------------------------------------------------------------------------------------------------
 
 
 def _print(key: str, curves: Curves) -> None:
@@ -217,7 +216,7 @@ def _print(key: str, curves: Curves) -> None:
 
 
 def _plot(curves: Mapping[str, Curves], path: Path) -> None:
-    """A panel for each thing that grows."""
+    """Draw a panel for each thing that grows."""
     import matplotlib
 
     matplotlib.use("Agg")

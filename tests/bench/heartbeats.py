@@ -1,8 +1,8 @@
-"""Groups of 200 members that the server assigns, of each protocol: how soon they settle, and what heartbeats cost.
+"""Groups of 200 members with server-side assignment, of each protocol: how soon they settle, and what heartbeats cost.
 
-The members of a group are one raw client, the same for either broker. Each has one partition of 200 in the end, as a
-consumer, a share consumer, or an instance of a streams application with a process of its own. Once all are at the same
-epoch and nothing new is said they beat as their clients do then, and the broker has nothing to write.
+The members of a group are one raw client, the same for both brokers. In the end each has one of 200 partitions, as a
+consumer, a share consumer, or an instance of a streams application with its own process. Once all are at the same epoch
+and nothing changes, they send the short heartbeats of their clients, and the broker has nothing to write.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BETWEEN_ROUNDS_S = 0.02
 LEAVE_EPOCH = -1
 _COMING = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
 _NO_ERROR = bytes(2)
-_ERROR_CODE = slice(9, 11)  # behind correlation id, tags and throttle time, in the answers of all three
+_ERROR_CODE = slice(9, 11)  # after correlation id, tags and throttle time, in the answers of all three
 
 _numbers = itertools.count()
 
 
 @dataclass(slots=True)
 class Member:
-    """assigned: what it has. owned: the same where it is to be reported, None where nothing new is to be said."""
+    """assigned: what it has. owned: the same if it has to be reported, None if there is nothing new."""
 
     member_id: str
     epoch: int = 0
@@ -47,12 +47,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How a heartbeat of one kind of group is made, and what of its answer the member reports."""
+    """How to make a heartbeat for one kind of group, and what a member reports from its answer."""
 
     version: int
     beat: Callable[[str, str, Member], Message]
     assigned: Callable[[Any], list[Any] | None]
-    """Where an answer assigns: topics or subtopologies, each with its `partitions`."""
+    """Returns the answer's assignment: topics or subtopologies, each with its `partitions`."""
 
 
 def _consumer_beat(group: str, topic: str, member: Member) -> Message:
@@ -141,9 +141,9 @@ class Group:
         self.members = [Member(f"{self.name}-{number}") for number in range(members)]
 
     def settle(self) -> None:
-        """Beat until each member has its share, all are at one epoch, and nothing new is said.
+        """Send heartbeats until each member has its share, all are at one epoch, and nothing changes.
 
-        What a member is to give up it gives up at once.
+        A member gives up at once what it must.
         """
         deadline_s = time.perf_counter() + PATIENCE_S
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])
@@ -152,7 +152,7 @@ class Group:
             time.sleep(BETWEEN_ROUNDS_S)
 
     def beat(self, rounds: int) -> Pace:
-        """So many heartbeats of each member, five of all being unanswered at a time."""
+        """Send `rounds` heartbeats of each member, with five unanswered at a time."""
         frames = [request_frame(self._beat(member), self._protocol.version) for member in self.members]
         client, in_flight = self._client, 0
         started_s = time.perf_counter()
@@ -176,7 +176,7 @@ class Group:
         return self._protocol.beat(self.name, self._topic, member)
 
     def _round(self) -> bool:
-        """Whether nothing new was said."""
+        """Send one heartbeat of each member. Return True if nothing changed."""
         quiet = True
         for member in self.members:
             answer = self._client.ask(self._beat(member), self._protocol.version)
@@ -204,7 +204,7 @@ _settled: dict[tuple[str, str, str], Group] = {}
 
 
 def settle(bootstrap: str, topic: str) -> dict[str, float]:
-    """Groups of all protocols, which `beats` goes on with. Seconds until each has settled."""
+    """Settle groups of all protocols, which `beats` uses further. Return the seconds that each took."""
     wide = _wide(topic)
     create_topic(bootstrap, wide, MEMBERS)
     figures = {}
@@ -226,7 +226,7 @@ def beats(kind: str) -> Callable[[str, str], Pace]:
 
 
 def leave(bootstrap: str, topic: str) -> dict[str, float]:
-    """The groups end: their members' sessions would, amid what is measured next. So does their topic."""
+    """End the groups and delete their topic. Otherwise sessions would end during the next measurement."""
     for kind in PROTOCOLS:
         _settled.pop((bootstrap, topic, kind)).leave()
     delete_topic(bootstrap, _wide(topic))

@@ -1,11 +1,11 @@
 """`python -m tests.bench.hops`: where the time of a Produce, of a Fetch that waits and of a transaction goes, by hop.
 
-A broker serves them with a stopwatch at its hops. A hop's time is the median of its calls, without the hops inside of
-it, as often as it is called each time. What the broker's process takes beyond them is the loop's: waiting for
-sockets and reading them (epoll and recv), and what libuv and uvloop do about it. Writing to a socket is a hop; most of
-it is the kernel's, which wakes the client in it.
+A broker serves them with a stopwatch at its hops. A hop's time is the median of its calls without the hops inside it,
+times the number of its calls per exchange. The rest of the process's time is the loop's: waiting for sockets and
+reading them (epoll and recv), and the work of libuv and uvloop on that. Writing to a socket is a hop. Most of it is the
+kernel's time, which wakes the client meanwhile.
 
-Figures are µs of the processor, and the stopwatch's own are left out, so that other work on the machine shows little.
+Figures are µs of processor time without the stopwatch's own, so other work on the machine hardly shows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARMING_UP = 500
 
 
 class Exchange(NamedTuple):
-    """`do`: by the broker's address, a topic and how many times."""
+    """`do`: a function of the broker's address, a topic, and the number of times."""
 
     title: str
     do: Callable[[str, str, int], object]
@@ -42,7 +42,7 @@ class Exchange(NamedTuple):
 
 
 def _woken_fetches(bootstrap: str, topic: str, times: int) -> None:
-    """A Fetch at the log's end, which waits, and a Produce of one record, which wakes it."""
+    """A Fetch waits at the log's end, and a Produce of one record wakes it."""
     batch = bytes(records.build_batch([(0, None, b"x" * measures.RECORD_BYTES, ())]))
     produced = produce_frame(topic, batch, acks=1)
     reader, writer = Client.of(bootstrap), Client.of(bootstrap)
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def watched(exchange: Exchange) -> tuple[dict[str, list[int]], float, float]:
-    """What the hops took, in ns a call, and the user's and the system's processor time of each time, in µs."""
+    """Return what the hops took, in ns per call, and the user and system processor time per exchange, in µs."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
         file = Path(folder) / "taken.json"
         command = [sys.executable, "-m", "tests.bench.hops", "--serve", "{port}", "{folder}", str(file)]
@@ -129,7 +129,7 @@ def _serve(port: str, folder: str, file: str) -> int:
 
 
 def _place(watch: Stopwatch) -> None:
-    """At the hops, in the order in which a Produce meets them."""
+    """Put the stopwatch at the hops, in the order of a Produce."""
     from broker.network import connection, dispatch
     from broker.network import connection as sending_side
     from broker.replicas import append_records, fetching, leader
@@ -153,7 +153,7 @@ def _place(watch: Stopwatch) -> None:
 
 
 def _time_made(watch: Stopwatch, owner: Any, maker: str, name: str, attribute: str) -> None:
-    """What an instance is given when it is made."""
+    """Time an attribute of each new instance."""
     make = getattr(owner, maker)
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:

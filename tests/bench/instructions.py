@@ -1,10 +1,10 @@
-"""`python -m tests.bench.instructions --beside CHECKOUT`: what a request costs in instructions of the processor.
+"""`python -m tests.bench.instructions --beside CHECKOUT`: what a request costs in processor instructions.
 
-Valgrind counts those of the broker's process, outside of the kernel. They are the same to one in a thousand whatever
-else the machine does, so that a change of a hundredth shows, which no clock does where others share the machine. What
-is waited for, the kernel and the memory cost as well, and aren't in it.
+Valgrind counts the instructions of the broker's process outside of the kernel. They vary by less than one in a
+thousand, whatever else the machine does. So a change of a hundredth shows, which no clock can show on a shared machine.
+Waiting, the kernel and memory access cost as well, and aren't included.
 
-Each thing is done few times by one broker and many times by another: what it costs is the difference.
+Each thing is done a few times by one broker, and many times by another: the difference is its cost.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tests.support.ready_requests import fetch_batches
 from tests.support.wire import Client
 
 Do = Callable[[str, str, int], object]
-"""By the broker's address, a topic, and how many times."""
+"""Takes the broker's address, a topic, and how many times."""
 
 
 Side = tuple[Path, Mapping[str, object]]
-"""A checkout, and what is set besides."""
+"""A checkout, and additional settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is done `few` and `many` times."""
+    """An exchange that is done `few` and `many` times."""
 
     title: str
     do: Do
@@ -66,7 +66,7 @@ def _committed(bootstrap: str, topic: str, commits: int) -> None:
 
 
 def _nothing(bootstrap: str, topic: str, times: int) -> None:
-    """A start, one topic, a stop."""
+    """Only a start, one topic, and a stop."""
 
 
 COUNTED = {
@@ -115,7 +115,7 @@ def _print(title: str, figures: list[int]) -> None:
 
 
 def _count(side: Side, do: Do, times: int) -> int:
-    """Of one broker, from its start to its end."""
+    """Count the instructions of one broker, from its start to its end."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
         written = Path(folder) / "counted"
         under = ("valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={written}")
@@ -134,5 +134,5 @@ def _count(side: Side, do: Do, times: int) -> int:
 
 
 if __name__ == "__main__":
-    os.environ["PYTHONHASHSEED"] = "0"  # sets and dictionaries of brokers are alike
+    os.environ["PYTHONHASHSEED"] = "0"  # makes brokers' sets and dictionaries the same
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""End to end: how long a record takes from its producer's call to its consumer's hand, 500 of them a second."""
+"""End-to-end latency: from a producer's call until its consumer has the record, at 500 records a second."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ ROWS = [
 
 EVERY_S = 1 / 500
 RECORDS = 1_500
-UNCOUNTED = 100  # the first, while connections are made
+UNCOUNTED = 100  # not counted: connections are made meanwhile
 _SENT_NS = struct.Struct(">q")
 
 
 def end_to_end(bootstrap: str, topic: str) -> dict[str, float]:
-    """One producer and one consumer in one process, acks=all, no lingering, each record sent when it is due."""
+    """Measure one producer and one consumer in one process, with acks=all and no lingering. Each record is sent when it
+    is due."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
     )

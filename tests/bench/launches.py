@@ -1,4 +1,4 @@
-"""A fresh broker on an empty folder: how soon it serves, what it holds and does when idle, and a suite of tests."""
+"""A fresh broker on an empty folder: how soon it serves, its memory and work when idle, and a suite of tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakeServer = Callable[[Path], Server]
 
 
 def measure(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
-    """All rows of this file; `name` tells apart what is launched in `folder`."""
+    """Measure all rows of this file. `name` distinguishes launches in the same `folder`."""
     figures = {}
     server = make(folder / f"launch-{name}")
     started_s = time.perf_counter()

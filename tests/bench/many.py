@@ -1,8 +1,7 @@
-"""5,000 partitions, and 2,000 topics: what it takes to make them, and to start and stop with them.
+"""5,000 partitions, and 2,000 topics: what it takes to create them, and to start and stop with them.
 
-A broker is made afresh for each round. What is measured of a start is the time from the start of its process until
-a client is told a leader of every partition; before a kill each partition takes one more record, which the start has
-to find again.
+Each round uses a fresh broker. A start lasts from the start of its process until a client learns a leader of every
+partition. Before a kill each partition gets one more record, which the start has to find again.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ ROWS = [
 
 
 def measure_partitions(server: Server) -> dict[str, float]:
-    """The rows `many-...` of a broker on an empty folder, which this starts and ends."""
+    """Measure the rows `many-...` of a broker on an empty folder, which this starts and ends."""
     topics = [NewTopic(f"many-{number:02d}", PARTITIONS_OF_EACH, 1) for number in range(TOPICS)]
     figures = {}
     server.start()
@@ -78,7 +77,7 @@ def measure_partitions(server: Server) -> dict[str, float]:
 
 
 def measure_topics(server: Server) -> dict[str, float]:
-    """The rows `topics-...` of a broker on an empty folder, which this starts and ends."""
+    """Measure the rows `topics-...` of a broker on an empty folder, which this starts and ends."""
     names = [f"many.topics_{number:04d}" for number in range(SMALL_TOPICS)]
     figures = {}
     server.start()
@@ -105,7 +104,7 @@ def _admin(server: Server) -> AdminClient:
 
 
 def _create(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
-    """In one request, and until all have leaders."""
+    """Create the topics in one request, and wait until all have leaders."""
     for created in admin.create_topics([*topics], operation_timeout=PATIENCE_S).values():
         created.result(PATIENCE_S)
     _wait_for_leaders(admin, sum(topic.num_partitions for topic in topics))
@@ -117,7 +116,7 @@ def _describe(admin: AdminClient, names: Sequence[str]) -> None:
 
 
 def _delete(admin: AdminClient, names: Sequence[str]) -> None:
-    """In one request, and until no client is told of one."""
+    """Delete the topics in one request, and wait until clients no longer see them."""
     for deleted in admin.delete_topics([*names], operation_timeout=PATIENCE_S).values():
         deleted.result(PATIENCE_S)
     deadline_s = time.monotonic() + PATIENCE_S
@@ -127,7 +126,7 @@ def _delete(admin: AdminClient, names: Sequence[str]) -> None:
 
 
 def _produce_to_each(server: Server) -> None:
-    """A record to every partition, by one producer, until all are acknowledged."""
+    """Send a record to every partition with one producer, until all are acknowledged."""
     errors: list[object] = []
     producer = Producer(
         {"bootstrap.servers": server.bootstrap, "acks": "all", "linger.ms": 5, "log_level": 0}

@@ -1,7 +1,7 @@
-"""What is measured, and how: each function takes a running broker's address and a topic, and gives a `Pace`.
+"""The measurements: each function takes a running broker's address and a topic, and returns a `Pace`.
 
-MB are 1,000,000 bytes of the records' values, of 1 KiB each. Where confluent-kafka is in the way, its own
-work is part of the figure and a limit to it; the raw client's figures are the broker's.
+MB are 1,000,000 bytes of the records' values, 1 KiB each. Figures through confluent-kafka include its own work, which
+limits them. The raw client's figures show the broker.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.support.ready_requests import fetch_batches, produce_frame, produce_i
 from tests.support.wire import Client
 
 RECORD_BYTES = 1024
-# librdkafka's default, and what a producer with records enough fills its batches up to.
+# librdkafka's default, up to which a producer with enough records fills its batches
 BATCH_BYTES = 1_000_000
-# Java's and librdkafka's default.
+# the default of Java's client and librdkafka
 PARTITION_MAX_BYTES = 1024 * 1024
-# Java's largest for an idempotent producer, and librdkafka's.
+# the largest for an idempotent producer in Java's client and librdkafka
 IN_FLIGHT = 5
 READERS = 8
 PATIENCE_S = 120.0
@@ -36,17 +36,17 @@ SINGLE_RECORDS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """So many MB or requests in so many seconds of the clock."""
+    """An amount of MB or requests, and the seconds that it took."""
 
     amount: float
     took_s: float
 
 
 def first_acknowledged(bootstrap: str) -> None:
-    """One record of acks=all, to a topic that it creates: the end of what `launch` measures.
+    """Produce one record with acks=all to a topic that it creates: the end of what `launch` measures.
 
-    The topic is asked for until it is there. Left to itself librdkafka waits for two timers of 50 ms in a
-    broker's first moments, and all that would be measured of a quick one is those.
+    The topic is requested until it exists. Otherwise librdkafka waits for two timers of 50 ms in a broker's first
+    moments, and with a fast broker that is all that would be measured.
     """
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
     deadline_s = time.perf_counter() + PATIENCE_S
@@ -59,20 +59,20 @@ def first_acknowledged(bootstrap: str) -> None:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """RSS and PSS in MB (1,000,000 bytes) of the process and its children."""
+    """Return RSS and PSS in MB (1,000,000 bytes) of the process and its children."""
     process = psutil.Process(pid)
     infos = [one.memory_full_info() for one in (process, *process.children(recursive=True))]
     return sum(info.rss for info in infos) / 1e6, sum(info.pss for info in infos) / 1e6
 
 
 def processor_s(pid: int) -> float:
-    """The processor time that the process and its threads have used so far."""
+    """Return the processor time that the process and its threads have used so far."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 
 
 def produce_with_confluent(bootstrap: str, topic: str, *, idempotent: bool = False) -> Pace:
-    """One confluent-kafka producer, from its first record to the last acknowledgement (acks=all)."""
+    """Measure one confluent-kafka producer, from its first record to the last acknowledgement (acks=all)."""
     config = {
         "bootstrap.servers": bootstrap,
         "acks": "all",
@@ -95,7 +95,8 @@ def produce_with_confluent(bootstrap: str, topic: str, *, idempotent: bool = Fal
 
 
 def produce_ready_batches(bootstrap: str, topic: str, megabytes: int = PRODUCED_RAW_MB) -> Pace:
-    """Ready Produce requests (acks=all), a batch of a megabyte each, five in flight on one connection."""
+    """Measure prepared Produce requests (acks=all) of one batch of a megabyte each, five in flight on one
+    connection."""
     batch, count_in_batch = _batch_of_a_megabyte()
     frame = produce_frame(topic, batch, acks=-1)
     times = megabytes * 1_000_000 // (count_in_batch * RECORD_BYTES)
@@ -108,7 +109,7 @@ def produce_ready_batches(bootstrap: str, topic: str, megabytes: int = PRODUCED_
 
 
 def fetch_raw(bootstrap: str, topic: str) -> Pace:
-    """Fetch requests of up to 1 MiB, each sent when the answer before has come, on one connection."""
+    """Measure Fetch requests of up to 1 MiB on one connection. Each is sent after the previous answer."""
     end = end_offset(bootstrap, topic)
     client = Client.of(bootstrap)
     started_s = time.perf_counter()
@@ -120,7 +121,7 @@ def fetch_raw(bootstrap: str, topic: str) -> Pace:
 
 
 def fetch_raw_by_eight(bootstrap: str, topic: str) -> Pace:
-    """As `fetch_raw`, eight clients side by side in threads: Python has next to no part in what they do."""
+    """Like `fetch_raw`, with eight clients in threads. Python has almost no part in what they do."""
     end = end_offset(bootstrap, topic)
     clients = [Client.of(bootstrap) for _ in range(READERS)]
 
@@ -138,7 +139,7 @@ def fetch_raw_by_eight(bootstrap: str, topic: str) -> Pace:
 
 
 def fetch_with_confluent(bootstrap: str, topic: str) -> Pace:
-    """One confluent-kafka consumer, which makes a Python object of each record."""
+    """Measure one confluent-kafka consumer, which makes a Python object of each record."""
     end = end_offset(bootstrap, topic)
     consumer = _consumer(bootstrap)
     started_s = time.perf_counter()
@@ -154,7 +155,7 @@ def fetch_with_confluent(bootstrap: str, topic: str) -> Pace:
 
 
 def single_records_with_confluent(bootstrap: str, topic: str) -> Pace:
-    """Requests of one 1 KiB record each, acks=1, five in flight: confluent-kafka without batching."""
+    """Measure requests of one 1 KiB record each, acks=1, five in flight: confluent-kafka without batching."""
     config = {
         "bootstrap.servers": bootstrap,
         "acks": 1,
@@ -173,7 +174,7 @@ def single_records_with_confluent(bootstrap: str, topic: str) -> Pace:
 
 
 def single_records_raw(bootstrap: str, topic: str, count: int = SINGLE_RECORDS) -> Pace:
-    """Requests of one 1 KiB record each, acks=1, each sent when the answer before has come."""
+    """Measure requests of one 1 KiB record each, acks=1. Each is sent after the previous answer."""
     batch = bytes(records.build_batch([(_now_ms(), None, os.urandom(RECORD_BYTES), ())]))
     frame = produce_frame(topic, batch, acks=1)
     client = Client.of(bootstrap)
@@ -195,8 +196,8 @@ def delete_topic(bootstrap: str, topic: str) -> None:
 
 
 def _batch_of_a_megabyte() -> tuple[bytes, int]:
-    """A batch of as many records as confluent-kafka would put into one, and how many that are."""
-    # A record costs 10 bytes or so beside its value.
+    """Return a batch of as many records as confluent-kafka would put into one, and their number."""
+    # A record takes about 10 bytes beside its value.
     count = BATCH_BYTES // (RECORD_BYTES + 16)
     values = os.urandom(RECORD_BYTES * count)
     now_ms = _now_ms()
@@ -211,13 +212,13 @@ def _now_ms() -> int:
 
 
 def _admin(bootstrap: str) -> AdminClient:
-    # Silent: librdkafka remarks on every admin client that is let go.
+    # Silent: librdkafka logs a remark about every admin client that is dropped.
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def _consumer(bootstrap: str) -> Consumer:
-    """Its queue has room for all: at its default of 64 MiB librdkafka rests when that is full, a second as a rule, and
-    the quicker the broker, the more of that is measured."""
+    """Make a consumer with room for everything in its queue. With the default of 64 MiB, librdkafka pauses when it is
+    full, usually for a second. The faster the broker, the more of that would be measured."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,

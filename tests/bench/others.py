@@ -1,4 +1,4 @@
-"""Brokers that this project knows nothing of: one that runs at an address, or one that a command starts."""
+"""Brokers that this project doesn't know: one that runs at an address, or one that a command starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ POLL_S = 0.001
 
 
 class AtAddress:
-    """One that runs already and goes on afterwards. Its process, where it is one of this machine that may be seen, is
-    found by the port that it listens on; else nothing of its memory and processor time is known (`pid` raises
+    """A broker that is already running, and goes on afterwards. Its process is found by the port that it listens on, if
+    it runs on this machine and is visible. Otherwise its memory and processor time are unknown (`pid` raises
     LookupError)."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
@@ -42,14 +42,14 @@ class AtAddress:
         self.data.parent.mkdir(parents=True, exist_ok=True)
 
     def stop(self) -> None:
-        """It isn't ours to stop."""
+        """Do nothing: it isn't ours to stop."""
 
     kill = stop
 
 
 class ByCommand:
-    """One that `command` starts, in which `{port}` stands for the port that it is to listen on and `{folder}` for an
-    empty folder. It ends by SIGINT, as a Ctrl-C would have it."""
+    """A broker that `command` starts. In it `{port}` stands for the port to listen on, and `{folder}` for an empty
+    folder. It is stopped by SIGTERM."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self.data = folder
@@ -64,7 +64,7 @@ class ByCommand:
         return self._process.pid
 
     def start(self) -> None:
-        """Raises RuntimeError where nothing listens in time."""
+        """Start it. Raises RuntimeError if nothing listens in time."""
         self.data.mkdir(parents=True, exist_ok=True)
         log = self.data.with_name(f"{self.data.name}.log")
         with log.open("ab") as written:
@@ -79,7 +79,7 @@ class ByCommand:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)  # who runs in the background may be deaf to SIGINT
+        self._end(signal.SIGTERM)  # processes in the background may ignore SIGINT
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A connection that does nothing but ask, in a process of its own: how long does anybody wait?"""
+"""A connection that only sends requests, in a process of its own: how long does anybody wait?"""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ PATIENCE_S = 30.0
 
 @dataclass
 class Pings:
-    """How long each answer took, in ms; there once the pinging is over."""
+    """How long each answer took, in ms. It is filled when the pinging is over."""
 
     took_ms: list[float] = field(default_factory=list)
 
     def percentile(self, share: float) -> float:
-        """`share`: of 1,000 parts, as in 999 for the 99.9th percentile."""
+        """`share`: in thousandths, such as 999 for the 99.9th percentile."""
         return statistics.quantiles(self.took_ms, n=1000)[round(share) - 1]
 
 
 @contextmanager
 def pinging(bootstrap: str) -> Iterator[Pings]:
-    """Asks a millisecond after each answer, for as long as this lasts."""
+    """Send a request a millisecond after each answer, as long as the block lasts."""
     pings = Pings()
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_ping, args=(bootstrap, there), daemon=True)
     process.start()
     there.close()
-    here.recv()  # it is at it
+    here.recv()  # it has begun
     try:
         yield pings
     finally:

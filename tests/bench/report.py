@@ -1,4 +1,4 @@
-"""Figures side by side: the table that is printed, and the file for machines."""
+"""Figures side by side: the printed table, and the file for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing measured. `aim` is barnabas's; figures below it are good only where less is better."""
+    """One measured thing. `aim` is barnabas's. Figures below it are only good if less is better."""
 
     key: str
     title: str
@@ -25,14 +25,16 @@ class Row:
     decimals: int = 0
 
 
-# Figures of one side, by the row's key, a figure a round.
+# The figures of one side by the row's key, one per round.
 Figures = Mapping[str, Sequence[float]]
 
 
 def table(rows: Sequence[Row], sides: Mapping[str, Figures]) -> str:
-    """Median (least to most) of each row, a column a side, and whether the first side meets its aim.
+    """Return a table with the median (least to most) of each row, one column per side, and whether the first side meets
+    its aim.
 
-    Last the median of its ratios to each other side in the same round: the machine's pace changes between rounds.
+    The last columns have the median of its ratios to each other side in the same round, because the machine's speed
+    changes between rounds.
     """
     first_side, *others = sides
     lines = [["", *sides, "aim", "", *(f"to {side}" for side in others)]]
@@ -55,7 +57,7 @@ def table(rows: Sequence[Row], sides: Mapping[str, Figures]) -> str:
 
 
 def as_json(rows: Sequence[Row], sides: Mapping[str, Figures], load: Mapping[str, Sequence[float]]) -> str:
-    """The same with every figure of every round, and where it was measured; `load`: the machine's, by when."""
+    """Return the same with every figure of every round, and the machine. `load`: the machine's load by time."""
     return json.dumps(
         {
             "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -1,8 +1,8 @@
 """`python -m tests.bench.security`: what security costs.
 
-First what a request of one record costs a broker of the processor's time: without an authorizer, and with one that
-has ten ACLs or ten thousand. Then produce and fetch over SASL_SSL, by confluent-kafka, beside Apache Kafka where that
-is there. All are up at the same time and take turns; what is printed are medians.
+First it measures the broker's processor time for a request of one record: without an authorizer, and with one that has
+ten ACLs or ten thousand. Then it measures produce and fetch over SASL_SSL with confluent-kafka, beside Apache Kafka if
+that is there. All brokers run at the same time and take turns. The printed figures are medians.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WITHOUT, TEN, MANY = "without", "10 ACLs", "10,000 ACLs"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
 MEGABYTES = 100
 WARMING = 3
-"""Rounds that don't count: Java compiles meanwhile what encrypts."""
+"""Rounds that don't count: Java compiles the encryption meanwhile."""
 
 
 def main() -> int:
@@ -193,7 +193,7 @@ def _produce(port: int, certificates: Certificates) -> float:
 
 
 def _fetch(port: int, certificates: Certificates) -> float:
-    """What was produced last."""
+    """Read what was produced last."""
     config = {"group.id": "measured", "enable.auto.commit": False}
     consumer = Consumer(_client(port, certificates, **config))
     at = TopicPartition(TOPIC, 0)

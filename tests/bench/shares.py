@@ -1,8 +1,8 @@
-"""Share groups: how fast one member takes records and accepts them, by a raw client and by confluent-kafka's consumer.
+"""Share groups: how fast one member takes and accepts records, with a raw client and with confluent-kafka's consumer.
 
-The records are of 1 KiB, in batches of 16 KiB, as Java's producer fills them by default: a share group's work goes by
-the batch. What comes with an answer is accepted with the next request. What it takes to join isn't in the
-pace; it is in the broker's processor time, to which it hardly adds.
+The records are 1 KiB each, in batches of 16 KiB, which Java's producer fills by default: a share group works by the
+batch. Each request accepts the records of the answer before. The pace doesn't include joining. The broker's processor
+time does, but it adds little.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROWS = [
 
 RECORDS = 300_000
 RECORDS_IN_BATCH = 15
-MOST_RECORDS = 500  # that Java's and librdkafka's consumers ask for at a time by default
+MOST_RECORDS = 500  # Java's and librdkafka's consumers request this many at a time by default
 MOST_BYTES = 50 * 1024 * 1024
 ACCEPT = 1
 VERSION = 2
@@ -49,7 +49,7 @@ _numbers = itertools.count()
 
 
 def fill(bootstrap: str, topic: str) -> dict[str, float]:
-    """What the other measures read."""
+    """Write what the other measurements read."""
     now_ms = time.time_ns() // 1_000_000
     value = os.urandom(RECORD_BYTES)
     batch = bytes(records.build_batch([(now_ms, None, value, ())] * RECORDS_IN_BATCH))
@@ -60,7 +60,7 @@ def fill(bootstrap: str, topic: str) -> dict[str, float]:
 
 
 def read_raw(bootstrap: str, topic: str) -> Pace:
-    """ShareFetch requests, each sent when the answer before has come, with what that one brought as accepted."""
+    """Send ShareFetch requests, each after the previous answer, accepting that answer's records."""
     group = Group(SHARE, bootstrap, topic, 1)
     begin_at_the_start(bootstrap, group.name)
     group.settle()
@@ -107,7 +107,8 @@ def _accepted(answer: ShareFetchResponse) -> list[AcknowledgementBatch]:
 
 
 def read_with_confluent(bootstrap: str, topic: str) -> Pace:
-    """confluent-kafka's share consumer, which makes a Python object of each record; from its first records on."""
+    """Read with confluent-kafka's share consumer, which makes a Python object of each record; from its first records
+    on."""
     group = f"share-{os.getpid()}-{next(_numbers)}"
     begin_at_the_start(bootstrap, group)
     read, first_came_s, first = 0, 0.0, 0

@@ -1,9 +1,8 @@
-"""A suite of small tests with a state of their own, by each way to a broker: `python -m tests.bench.small_tests`.
+"""A suite of small tests with their own state, with each way to get a broker: `python -m tests.bench.small_tests`.
 
-Each test finds a topic with records in it, commits a transaction of one more record, and reads all of them as a reader
-of committed records does. What differs is how its broker comes to be empty: reset, put back to a state that was made
-once, started for each test, one process of kfake for each test, or an Apache Kafka that all share, with a topic of each
-test's own.
+Each test finds a topic with records, commits a transaction of one more record, and reads all of them as a reader of
+committed records. The difference is how the broker becomes empty: reset, restored to a snapshot, started for each test,
+a kfake process for each test, or an Apache Kafka shared by all, with a new topic for each test.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def seed(bootstrap: str, topic: str) -> None:
 
 
 def check(bootstrap: str, topic: str) -> None:
-    """What a test does once its state is there."""
+    """Do what a test does once its state is there."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, **QUIET})
     producer.init_transactions(measures.PATIENCE_S)
     producer.begin_transaction()

@@ -1,10 +1,9 @@
 """`python -m tests.bench.spark`: the exactly-once sink beside Spark's own, on barnabas and on Apache Kafka.
 
-The same rows, kept in Spark's memory ahead of time, are written by one sink and by the other, in an order that is
-turned round for round, after a round that warms both up and does not count. Spark's own sink is at least once and has
-no transactions; that it is left so far behind or ahead is the price of exactly once. Then micro-batches of one row:
-what they take, of that what transactions cost beside the Spark job, and the platform's own floor, a row that goes
-through a Python worker and back.
+Both sinks write the same rows, which are in Spark's memory beforehand. Their order alternates from round to round,
+after a round for warming up that doesn't count. Spark's own sink is at least once, without transactions, so the
+difference is the price of exactly once. Then come micro-batches of one row: their duration, what transactions cost
+beside the Spark job, and the platform's minimum, a row that goes through a Python worker and back.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PARTITIONS = 6
 MANY_PARTITIONS = 1000
 VALUE = "rpad(cast(id as string), 100, 'abcdefghij') value"
 KEY = "cast(id % 100003 as string) key"
-# Columns, partitions, and of how many rows that are asked for one is written.
+# columns, partitions, and the fraction of the requested rows: one of this many
 SHAPES = {
     "without keys": ([VALUE], PARTITIONS, 1),
     "by key": ([KEY, VALUE], PARTITIONS, 1),
@@ -151,8 +150,8 @@ def _measure(
 
 
 def _until_led(connection: RawLog, topic: str) -> None:
-    """Kafka makes partitions behind its answer. Where a thousand aren't all there yet, Spark's own sink waits for some
-    of them for two minutes, and gives up."""
+    """Kafka creates partitions after its answer. If a thousand aren't all there yet, Spark's own sink waits two minutes
+    for some of them, and gives up."""
     deadline_s = time.monotonic() + 60
     while True:
         try:
@@ -167,7 +166,7 @@ def _until_led(connection: RawLog, topic: str) -> None:
 def _exactly_once(bootstrap: str, options: argparse.Namespace) -> Write:
     def write(topic: str, rows: DataFrame, number: int) -> None:
         sink = ExactlyOnceKafkaSink(bootstrap, query="bench", topic=topic, compression=options.compression)
-        # A run has a marker of its own: numbers grow from shape to shape.
+        # each run needs a marker of its own: numbers grow from shape to shape
         sink.write(rows, time.time_ns())
         sink.close()
 
@@ -188,7 +187,7 @@ def _own(bootstrap: str, options: argparse.Namespace) -> Write:
 
 
 def _small_batches(spark: SparkSession, bootstrap: str, connection: RawLog) -> dict[str, list[float]]:
-    """Each taken in turn with the others."""
+    """Measure each in turn with the others."""
     connection.create_topic("commits", PARTITIONS, {})
     row = spark.range(1).selectExpr("cast(id as string) value")
     sink = ExactlyOnceKafkaSink(bootstrap, query="commits", topic="commits")

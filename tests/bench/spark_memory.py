@@ -2,8 +2,8 @@
 
 Each job runs in a Spark of its own, on two cores with a heap of 1 GB for driver and executors together, first by one
 sink and then by the other: records of 10 MB, a topic of 1,000 partitions, and as many rows as `--rows` says (10 million
-for the long form). Counted are the largest resident set of the JVM, and what its Python workers held together at most;
-theirs is sampled, each page that several of them share counted once. With Spark's own sink they are none.
+for the long form). The figures are the JVM's largest resident set, and the most that its Python workers
+held together. Theirs is sampled; pages that several of them share count once. Spark's own sink has no workers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LARGE = 10_000_000
 LARGEST = LARGE + 100_000
 SAMPLE_S = 0.05
 
-# Columns, rows (None: as many as are asked for), partitions.
+# columns, rows (None: as many as requested), partitions
 JOBS: dict[str, tuple[list[str], int | None, int]] = {
     "records of 10 MB": ([f"repeat('x', {LARGE}) value"], 60, 6),
     "records of 10 MB by key": (["cast(id as string) key", f"repeat('x', {LARGE}) value"], 60, 6),
@@ -96,7 +96,7 @@ def _run(job: str, side: str, bootstrap: str, rows: int) -> dict[str, float]:
     connection.close()
     with tempfile.TemporaryDirectory(prefix="barnabas-memory-") as folder:
         spark = _session(Path(folder))
-        # In four tasks: each core has a second one.
+        # four tasks: each core has a second one
         batch = spark.range(0, fixed or rows, 1, 4).selectExpr(*columns)
         with _workers_watched() as most:
             started_s = time.perf_counter()
@@ -141,7 +141,7 @@ def _jvm() -> int:
 
 @contextmanager
 def _workers_watched() -> Iterator[list[float]]:
-    """The most, in MB, that the JVM's descendants held together."""
+    """Yield the most memory in MB that the JVM's descendants held together."""
     import psutil
 
     most, done = [0.0], threading.Event()
@@ -161,7 +161,7 @@ def _workers_watched() -> Iterator[list[float]]:
 
 
 def _shared_mb(process: int) -> float:
-    """Its proportional set: of shared pages its part alone. 0 of one that has ended."""
+    """Return its proportional set: only its part of shared pages. 0 for a process that has ended."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What processor time named functions take, each without the ones inside of it, while a broker serves."""
+"""The processor time of named functions, each without the ones it calls, while a broker serves."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ TRIES = 20_000
 
 
 class Stopwatch:
-    """`taken`: by a hop's name what each of its calls took of the thread's processor time, in ns, without the hops that
-    it called itself.
+    """`taken`: by hop name, the processor time in ns that each of its calls took of the thread, without the hops that
+    it called.
 
-    What the stopwatch itself costs its caller is found out first and left out: some tenths of a µs a call.
+    The stopwatch measures its own cost first, and leaves it out: some tenths of a µs per call.
     """
 
     def __init__(self) -> None:
         self.taken: dict[str, array[int]] = {}
-        self._inside_ns = [0]  # of each hop that is under way: what those inside of it have taken
+        self._inside_ns = [0]  # for each hop in progress, the time of the hops inside it
         self._own_ns = self._within_ns = 0
         self._own_ns, self._within_ns = self._cost()
         self.taken.clear()
 
     @property
     def costs_ns(self) -> int:
-        """What one call of a hop costs the process for the stopwatch's sake."""
+        """What one call of a hop costs the process because of the stopwatch."""
         return self._own_ns + self._within_ns
 
     def timed(self, name: str, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, which is the hop of that name from now on."""
+        """Return the function as the hop of that name."""
         taken = self.taken.setdefault(name, array("q"))
         inside = self._inside_ns
         now = time.thread_time_ns
@@ -54,11 +54,12 @@ class Stopwatch:
         return run
 
     def time_method(self, name: str, owner: Any, method: str) -> None:
-        """`owner`: a class, or a module with a function of that name."""
+        """Make a method a hop. `owner`: a class, or a module with a function of that name."""
         setattr(owner, method, self.timed(name, getattr(owner, method)))
 
     def _cost(self) -> tuple[int, int]:
-        """What a hop costs who calls it beside what it takes, and what of its own it takes for the hop's."""
+        """Return what a hop costs its caller beside its own time, and how much of the stopwatch's cost counts as the
+        hop's."""
 
         def nothing() -> None:
             pass

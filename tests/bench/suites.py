@@ -1,5 +1,5 @@
-"""What the integration tests of a user's do, with confluent-kafka as it comes: topics, transactions, and a group that
-reads all of it. Nothing is warm before, and all of it is gone afterwards."""
+"""What a user's integration tests do, with confluent-kafka's defaults: topics, transactions, and a group that reads
+everything. Nothing is warm before, and everything is gone afterwards."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.bench import measures
 
 TOPICS = 20
 PRODUCERS = 10
-TRANSACTIONS = 10  # of each
+TRANSACTIONS = 10  # of each producer
 GROUP = "suite"
 
 
 def play(bootstrap: str) -> None:
-    """All of it, on a broker that has just been launched."""
+    """Play all of it on a broker that was just launched."""
     topics = [f"{GROUP}-{number}" for number in range(TOPICS)]
     for topic in topics:
         measures.create_topic(bootstrap, topic, 1)
@@ -39,7 +39,7 @@ def _transact(bootstrap: str, transactional_id: str, topics: list[str]) -> None:
 
 
 def _read(bootstrap: str, topics: list[str], count: int) -> None:
-    """By a group of one member, with default settings."""
+    """Read with a group of one member and default settings."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,8 +1,8 @@
-"""Transactions: how many a second, and how long one takes to commit, with confluent-kafka (transactions V1).
+"""Transactions: how many per second, and how long a commit takes, with confluent-kafka (transactions V1).
 
 Each transaction is one record of 1 KiB and its commit; the topic has one partition. A transaction costs librdkafka
-about as much processor time as it costs barnabas, most of it the kernel's, so that on a machine of few cores eight
-producers are held up by each other as well: the broker's processor time is what says what the broker does.
+about as much processor time as barnabas, most of it in the kernel. So on a machine with few cores eight producers also
+hold up each other. The broker's processor time shows what the broker does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _numbers = itertools.count()
 
 
 def one_producer(bootstrap: str, topic: str) -> dict[str, float]:
-    """Transactions a second, and the time of a commit alone, its record being acknowledged already."""
+    """Measure transactions per second, and the time of only the commit, after its record is acknowledged."""
     producer = _producer(bootstrap)
     value = os.urandom(RECORD_BYTES)
     started_s = time.perf_counter()
@@ -62,9 +62,9 @@ def one_producer(bootstrap: str, topic: str) -> dict[str, float]:
 
 
 def eight_producers(bootstrap: str, topic: str) -> Pace:
-    """Transactions of eight producers side by side, in threads of one process.
+    """Measure transactions of eight producers in threads of one process.
 
-    Python has no part in them but for a few calls: eight processes take as much processor time.
+    Python takes part only in a few calls: eight processes take as much processor time.
     """
     producers = [_producer(bootstrap) for _ in range(PRODUCERS)]
     value = os.urandom(RECORD_BYTES)
@@ -85,17 +85,16 @@ def eight_producers(bootstrap: str, topic: str) -> Pace:
 
 
 def some(bootstrap: str, topic: str, count: int) -> None:
-    """So many, one after the other."""
+    """Do `count` transactions, one after the other."""
     _transactions(_producer(bootstrap), topic, os.urandom(RECORD_BYTES), count)
 
 
 def first_committed(bootstrap: str) -> None:
-    """A topic of its own, a transactional producer, one record, its commit: `__transaction_state` is made on the
-    way.
+    """Commit one record by a transactional producer to a new topic. `__transaction_state` is created on the way.
 
-    The topic is asked for until it is there, as for the first acknowledged record, and then once more: the first
-    answer has librdkafka leave its first connection for another one, and where `init_transactions` comes before that
-    one is up, it sleeps for 500 ms. The second answer can only come from the new one.
+    The topic is requested until it exists, as for the first acknowledged record, and then once more. After the first
+    answer, librdkafka leaves its first connection for another one. If `init_transactions` comes before that one is up,
+    it sleeps for 500 ms. The second answer can only come from the new connection.
     """
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": "first", "linger.ms": 0, "log_level": 0}

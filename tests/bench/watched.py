@@ -1,4 +1,4 @@
-"""A broker with a listener for metrics that is asked every 5 seconds, by a process of its own, as Prometheus would."""
+"""A broker whose metrics listener is scraped every 5 seconds, by a process of its own, as by Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ while True:
 
 
 class Watched(OfCheckout):
-    """Of a checkout."""
+    """A watched broker of a checkout."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         (port,) = free_ports(1)
@@ -31,7 +31,7 @@ class Watched(OfCheckout):
         self._scraper: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """And ask it from now on."""
+        """Start it, and scrape it from now on."""
         super().start()
         self._scraper = subprocess.Popen(
             [sys.executable, "-c", _SCRAPER, self._url], stderr=subprocess.DEVNULL
@@ -39,7 +39,7 @@ class Watched(OfCheckout):
         return self
 
     def stop(self) -> None:
-        """Nobody asks any more."""
+        """Stop scraping, and stop it."""
         if self._scraper is not None:
             self._scraper.kill()
             self._scraper.wait()
