@@ -1,1 +1,1 @@
-"""Raw requests to Apache Kafka and to barnabas, and their answers side by side. `README.md` beside this says how."""
+"""Raw requests to Apache Kafka and to barnabas, and their answers side by side. See `README.md` beside this."""

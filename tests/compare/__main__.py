@@ -24,7 +24,7 @@ from .scene import Broker
 
 
 class _Running:
-    """A broker that someone else started."""
+    """A broker that somebody else started."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -59,8 +59,8 @@ def _compare(args: argparse.Namespace) -> None:
 def _with_brokers(
     scripts: list[Script], *starts: Callable[[Path, str], contextlib.AbstractContextManager[Broker]]
 ) -> Iterator[tuple[Script, list[Broker]]]:
-    """Each script, and what it is played to: one set of properties after the other, since a cluster of Kafka's takes
-    the room of four."""
+    """Yield each script with its brokers. One set of properties comes after the other, because a cluster of Kafka's
+    takes as much room as four brokers."""
     for properties, group in groupby(sorted(scripts, key=attrgetter("properties")), attrgetter("properties")):
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))

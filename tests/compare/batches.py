@@ -21,7 +21,7 @@ CONTROL = 1 << 5
 DELETE_HORIZON = 1 << 6
 
 T0 = 1_700_000_000_000
-"""The timestamp (ms) of records that are given none."""
+"""The timestamp (ms) of records without one."""
 
 _FIXED = struct.Struct(">qiibI")
 _REST = struct.Struct(">hiqqqhii")
@@ -29,7 +29,7 @@ OVERHEAD = _FIXED.size + _REST.size
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, as in records."""
+    """Encode a zigzag varint, as in records."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value & ~0x7F:
@@ -59,7 +59,7 @@ def record(
     header_count: int | None = None,
     behind: bytes = b"",
 ) -> bytes:
-    """One record of a batch; lengths and counts may be lies."""
+    """Return one record of a batch. Lengths and counts may be lies."""
     body = struct.pack("b", attributes) + varint(timestamp_delta) + varint(offset_delta)
     body += sized(key, key_length) + sized(value, value_length)
     body += varint(len(headers) if header_count is None else header_count)
@@ -86,14 +86,14 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def lz4_frame(data: bytes, *, linked: bool = False) -> bytes:
-    """Kafka reads frames of independent blocks only."""
+    """Return an LZ4 frame. Kafka only reads frames of independent blocks."""
     compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=linked)
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
 def xerial_snappy(data: bytes, *, block_bytes: int = 32 * 1024) -> bytes:
-    """Snappy as Java's producer frames it."""
+    """Return Snappy data in the frame of Java's producer."""
     out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for start in range(0, len(data), block_bytes):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + block_bytes]))
@@ -139,7 +139,7 @@ def batch(
     count: int | None = None,
     payload: bytes | None = None,
 ) -> bytes:
-    """One batch of v2. `records` are records, or how many plain ones to make; everything else may be a lie."""
+    """Return one batch of v2. `records` are records, or how many plain ones to make. Everything else may be a lie."""
     if isinstance(records, int):
         records = records_of([b"value %d" % i for i in range(records)])
     if payload is None:
@@ -162,7 +162,7 @@ def batch(
 
 
 def legacy_message_set(magic: int, value: bytes = b"value") -> bytes:
-    """A message of v0 or v1, as producers before 0.11 wrote it."""
+    """Return a message of v0 or v1, as producers before 0.11 wrote it."""
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", T0) if magic else b"")
     body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     message = struct.pack(">I", zlib.crc32(body)) + body
@@ -170,7 +170,7 @@ def legacy_message_set(magic: int, value: bytes = b"value") -> bytes:
 
 
 def describe(data: bytes) -> list[dict[str, Any]]:
-    """What a Fetch brought, batch by batch; a torn batch at the end by its size."""
+    """Describe what a Fetch returned, batch by batch, and a torn batch at the end by its size."""
     out = []
     pos = 0
     while pos < len(data):
@@ -228,7 +228,7 @@ def _records(codec: int, payload: bytes) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Short bytes as they are; long ones as their size and a hash."""
+    """Return short bytes as they are, long ones as their size and a hash."""
     if len(data) <= 64:
         return data.hex()
     return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:16]}"

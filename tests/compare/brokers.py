@@ -1,4 +1,4 @@
-"""The two brokers that scripts are played to, started from the same properties."""
+"""The two brokers for scripts, started from the same properties."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def kafka(folder: Path, properties: str) -> Iterator[Kafka]:
 
 @dataclass(frozen=True, slots=True)
 class Barnabas:
-    """barnabas, a process of its own."""
+    """barnabas, in a process of its own."""
 
     broker: barnabas.Broker
     data: Path
@@ -80,7 +80,7 @@ class Barnabas:
 
 
 class BarnabasInDirectories:
-    """barnabas on several log directories, which `barnabas.Broker` doesn't do."""
+    """barnabas with several log directories, which `barnabas.Broker` doesn't support."""
 
     def __init__(self, command: list[str], port: int, data: Path) -> None:
         self.port = port
@@ -90,7 +90,7 @@ class BarnabasInDirectories:
         self.begin()
 
     def begin(self) -> None:
-        """On the same directories and port."""
+        """Start it on the same directories and port."""
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:

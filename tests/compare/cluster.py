@@ -1,4 +1,4 @@
-"""A cluster that scripts are played to: its nodes, what becomes of them, and the waiting until brokers know."""
+"""A cluster for scripts: its nodes, what happens to them, and waiting until brokers know."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Node(Protocol):
 
 
 class Cluster:
-    """Nodes that run, and what becomes of them. As a `Broker` of `scene.py` it is its broker 1."""
+    """Running nodes, and what happens to them. As a `Broker` of `scene.py` it is its broker 1."""
 
     def __init__(self, nodes: Mapping[int, Node], ports: Ports) -> None:
         self.nodes = nodes
@@ -51,7 +51,7 @@ class Cluster:
         return self.nodes[1].data
 
     def restart(self, *, kill: bool) -> None:
-        """Broker 1 alone. It leads again what it led."""
+        """Restart only broker 1. It then leads again what it led."""
         (self.kill if kill else self.stop)(1)
         until("broker 1 has gone", lambda: all(1 not in each.brokers for each in self.state.seen()))
         self.start(1)
@@ -62,18 +62,18 @@ class Cluster:
         self._has_ended(node_id)
 
     def stop(self, node_id: int) -> None:
-        """SIGTERM; returns when it has ended."""
+        """Send SIGTERM, and return when it has ended."""
         self.nodes[node_id].stop()
         self._has_ended(node_id)
 
     def start(self, node_id: int) -> None:
-        """One that was killed or stopped. Returns when it answers."""
+        """Start a node that was killed or stopped. Returns when it answers."""
         self.nodes[node_id].start()
         self._ended.discard(node_id)
         self.state.asked.add(node_id)
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP, until `resume`, or the end of this process."""
+        """Send SIGSTOP. It lasts until `resume`, or the end of this process."""
         pid = self.nodes[node_id].pid
         self._guards[node_id] = subprocess.Popen(
             [*GUARD, str(pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
@@ -93,8 +93,8 @@ class Cluster:
         isr: Collection[int] | None = None,
         partition: int = 0,
     ) -> None:
-        """Wait until all brokers that are asked know that this one leads, of this ISR if one is given, and it does.
-        -1 is nobody; where none is given anyone will do."""
+        """Wait until all asked brokers know that this one leads, with this ISR if one is given, and until it does. -1
+        means nobody; without `by`, anyone will do."""
 
         def led() -> bool:
             leaders = set()
@@ -112,14 +112,15 @@ class Cluster:
         until(f"{topic}-{partition} is led by {'anyone' if by is None else by}, its ISR being {isr}", led)
 
     def until_committed(self, topic: str, offset: int, *, on: int, partition: int = 0) -> None:
-        """Wait until that broker knows that the records before the offset are: it is told with its next fetch."""
+        """Wait until that broker knows that the records before the offset are committed: it learns that with its next
+        fetch."""
         until(
             f"broker {on} knows that {topic}-{partition} is committed to {offset}",
             lambda: self.state.is_committed(on, topic, partition, offset),
         )
 
     def settle(self) -> None:
-        """All nodes run, all replicas are in sync, and the first one of each partition leads it."""
+        """Wait until all nodes run, all replicas are in sync, and the first replica of each partition leads it."""
         for node_id in list(self._guards):
             self.resume(node_id)
         for node_id in sorted(self._ended, reverse=True):  # the controller first
@@ -127,7 +128,7 @@ class Cluster:
         self.state.settle()
 
     def let_go(self) -> None:
-        """Of the connections to it, and of nodes that are paused."""
+        """Close the connections to it, and let go of paused nodes."""
         self.state.close()
         for node_id in list(self._guards):
             self._guards.pop(node_id).communicate()

@@ -1,4 +1,4 @@
-"""Where the answers of two clusters may differ, beside what `masks.py` has."""
+"""Where the answers of two clusters may differ, beside the differences in `masks.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .masks import Mask
 
 
 def own_and_internal(value: Any, names: Names) -> Any:
-    """The topics of this script, those that brokers make, and those that there are none of."""
+    """Keep the topics of this script, those that brokers create, and those that don't exist."""
     return [
         each
         for each in value
@@ -18,7 +18,7 @@ def own_and_internal(value: Any, names: Names) -> Any:
 
 
 def by_resource(value: Any, names: Names) -> Any:
-    """In the order of names: what errors say differs."""
+    """Sort by name: errors differ."""
     return sorted(value, key=lambda each: (each["resource_type"], each["resource_name"]))
 
 

@@ -1,5 +1,5 @@
 """The server.properties of a controller and three brokers, of Kafka's and of ours. They differ in ports, folders and
-how long a broker may be silent."""
+the session timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTROLLER = 100
 BROKERS = (1, 2, 3)
 RACKS = {1: "a", 2: "b", 3: "a"}
 CLUSTER = "cluster"
-"""The properties of scripts that are written for a cluster, and how the names of others begin."""
+"""The properties of scripts for a cluster, and the beginning of other such names."""
 
 _OF_ALL = """\
 controller.listener.names=CONTROLLER
@@ -30,8 +30,8 @@ replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
 broker.heartbeat.interval.ms=200
 replica.fetch.wait.max.ms=50
 """
-"""Leaders move when a script says so. A broker that stops is let go after some heartbeats, and the low watermark of a
-DeleteRecords is known after a fetch of each follower: neither needs to take as long as by Kafka's defaults."""
+"""Leaders move only when a script says so. A stopping broker is released after some heartbeats, and the low watermark
+of a DeleteRecords is known after a fetch of each follower. Neither needs as long as with Kafka's defaults."""
 
 _OF_CONTROLLER = """\
 process.roles=controller
@@ -60,7 +60,7 @@ class Ports:
     brokers: dict[int, int]
 
     def named(self) -> dict[str, int]:
-        """By the names that scripts have for them, and transcripts."""
+        """Return the ports by the names that scripts and transcripts use."""
         return {
             "controller": self.controller,
             **{f"broker {node_id}": port for node_id, port in self.clients.items()},
@@ -78,17 +78,17 @@ def new_ports() -> Ports:
 
 
 def is_cluster(properties: str) -> bool:
-    """Whether scripts with these are played to a cluster."""
+    """Return True if scripts with these properties are played to a cluster."""
     return properties.split()[0] == CLUSTER
 
 
 def on_cluster(properties: str) -> str:
-    """The name of the properties of a cluster whose nodes have those of a single broker besides."""
+    """Return the name of a cluster's properties whose nodes also have those of a single broker."""
     return f"{CLUSTER} {properties}"
 
 
 def node_settings(name: str, node_id: int, ports: Ports, session_timeout_ms: int) -> dict[str, str]:
-    """All settings of a node but its folder. The name is `cluster`, or one of `on_cluster`."""
+    """Return all settings of a node except its folder. The name is `cluster`, or one from `on_cluster`."""
     if node_id == CONTROLLER:
         own = _OF_CONTROLLER.format(
             node_id=node_id, port=ports.controller, session_timeout_ms=session_timeout_ms

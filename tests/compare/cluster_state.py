@@ -1,4 +1,4 @@
-"""What a cluster's brokers say of it, and the waiting until they say what is to come."""
+"""What a cluster's brokers report about it, and waiting until they report the expected state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .waiting import ScriptStuck, until
 
 Partition = tuple[str, int]
 CONSUMER, DEBUGGER = -1, -2
-"""Replica ids of who asks: the one is told of what is committed, the other of all that there is."""
+"""Replica ids of readers: one sees what is committed, the other everything."""
 
 _OFFSETS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 _TRANSACTIONS = {
@@ -37,7 +37,7 @@ INTERNAL_TOPICS = {
     "__share_group_state": _SHARE_STATES,
 }
 INTERNAL_PARTITIONS = 3
-"""As many as `properties.py` has brokers make."""
+"""As many as brokers create according to `properties.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Seen:
 
 
 class ClusterState:
-    """What the brokers of a cluster know that are asked: those that run and aren't paused."""
+    """What those brokers of a cluster know that can be asked: they run and aren't paused."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         self.asked = set(ports)
@@ -57,7 +57,7 @@ class ClusterState:
         self._clients: dict[int, Client] = {}
 
     def seen(self) -> Iterator[Seen]:
-        """By each broker."""
+        """Yield what each broker sees."""
         for node_id in sorted(self.asked):
             answer = self.ask(node_id, "Metadata", 12, {"topics": None, "allow_auto_topic_creation": False})
             yield Seen(
@@ -70,7 +70,7 @@ class ClusterState:
             )
 
     def partitions_of(self, topic: str) -> Iterator[list[Any]]:
-        """By each broker; none where it doesn't know the topic."""
+        """Yield the topic's partitions according to each broker; none if it doesn't know the topic."""
         asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
         for node_id in sorted(self.asked):
             (found,) = self.ask(node_id, "Metadata", 12, asked).topics
@@ -86,7 +86,7 @@ class ClusterState:
         return answer.message
 
     def forget(self, node_id: int) -> None:
-        """It has ended."""
+        """Forget a node that has ended."""
         self.asked.discard(node_id)
         client = self._clients.pop(node_id, None)
         if client is not None:
@@ -97,7 +97,8 @@ class ClusterState:
             self._clients.pop(node_id).close()
 
     def settle(self) -> None:
-        """All brokers are asked for, and there; all replicas are in sync, and the first one of each partition leads."""
+        """Wait until all brokers are there and can be asked, all replicas are in sync, and the first replica of each
+        partition leads."""
         until("all replicas are in sync", lambda: self._all(_in_sync))
         self.ask(min(self.asked), "ElectLeaders", 2, {"topic_partitions": None, "timeout_ms": 30_000})
         until("the first replicas lead", lambda: self._all(_led_by_the_first))
@@ -109,7 +110,7 @@ class ClusterState:
         )
 
     def _serves(self, node_id: int) -> bool:
-        """Whether the broker leads what its metadata says so of, and knows how far it is committed."""
+        """Return True if the broker leads what its metadata says, and knows the high watermarks."""
         answer = self.ask(node_id, "Metadata", 12, {"topics": None, "allow_auto_topic_creation": False})
         topics = [
             {
@@ -126,7 +127,7 @@ class ClusterState:
         return all(partition.error_code == 0 for topic in answer.topics for partition in topic.partitions)
 
     def leads(self, node_id: int, topic: str, partition: int) -> bool:
-        """Whether the broker serves as the leader; how far it is committed it may not know yet."""
+        """Return True if the broker serves as the leader, even if it doesn't know the high watermark yet."""
         asked = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
         answer = self.ask(
             node_id, "ListOffsets", 7, {"replica_id": -1, "topics": [asked], "timeout_ms": 1000}
@@ -134,14 +135,14 @@ class ClusterState:
         return answer.topics[0].partitions[0].error_code in (Error.NONE, Error.OFFSET_NOT_AVAILABLE)
 
     def is_committed(self, node_id: int, topic: str, partition: int, offset: int) -> bool:
-        """Whether a replica of that broker's is, up to that offset."""
+        """Return True if a replica on that broker is committed up to the offset."""
         wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 0}
         fields = {"topics": [{"topic": topic, "partitions": [wanted]}], "session_epoch": -1}
         answer = self.ask(node_id, "Fetch", 12, fields)
         return bool(answer.responses[0].partitions[0].high_watermark >= offset)
 
     def let_replicas_follow(self, topics: Iterable[str]) -> None:
-        """Wait until all that is in the topics' partitions that broker 1 leads is committed."""
+        """Wait until everything in those partitions of the topics that broker 1 leads is committed."""
         asked = [
             {
                 "name": topic,
@@ -161,7 +162,7 @@ class ClusterState:
         until("the replicas have followed", lambda: ends(CONSUMER) == ends(DEBUGGER))
 
     def make_internal_topics(self) -> None:
-        """By hand: brokers would place them at random."""
+        """Create them by hand, because brokers would place them at random."""
         until("all brokers are there", lambda: self._all(_in_sync))
         topics = [
             {

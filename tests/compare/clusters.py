@@ -1,4 +1,4 @@
-"""The two clusters that scripts are played to, a controller and three brokers each, from the same properties."""
+"""The two clusters for scripts, a controller and three brokers each, from the same properties."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .scene import Broker
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 KAFKA_SESSION_TIMEOUT_MS = 6000
 BARNABAS_SESSION_TIMEOUT_MS = 4000
-"""Our brokers are never busy for as long as four JVMs on two cores are now and then, and no test should wait more than
-it must for a killed one to be missed."""
+"""Our brokers are never as busy as four JVMs on two cores sometimes are, and no test should wait longer than needed
+until a killed broker is noticed."""
 
 
 class KafkaNode:
-    """Of Apache Kafka's. It was started already."""
+    """A node of Apache Kafka's, which is already started."""
 
     def __init__(self, running: ApacheKafka) -> None:
         self._running = running
@@ -85,7 +85,7 @@ def barnabas_cluster(folder: Path, properties: str) -> Iterator[Cluster]:
 
 
 def _at_once(start: Callable[[int], Node]) -> dict[int, Node]:
-    """A broker waits for its controller."""
+    """Start all nodes at once: a broker waits for its controller."""
     ids = (CONTROLLER, *BROKERS)
     with ThreadPoolExecutor(len(ids)) as pool:
         return dict(zip(ids, pool.map(start, ids), strict=True))
@@ -102,7 +102,7 @@ def _at_work(nodes: dict[int, Node], ports: Ports) -> Iterator[Cluster]:
 
 
 def kafka_for(folder: Path, properties: str) -> contextlib.AbstractContextManager[Broker]:
-    """What scripts with these properties are played to: a broker, or a cluster."""
+    """Return what plays scripts with these properties: a broker, or a cluster."""
     return kafka_cluster(folder, properties) if is_cluster(properties) else kafka(folder, properties)
 
 

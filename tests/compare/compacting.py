@@ -1,4 +1,4 @@
-"""What scripts need that have a partition compacted: when it is, and what is in it then."""
+"""Helpers for scripts about compaction: they compact a partition, and show what is in it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _TXN = struct.Struct(">hqqqq")
 
 
 def compact(play: Play, topic: Topic) -> int:
-    """Have all of partition 0 compacted that may be, in one pass, and nothing after it. The first uncleanable offset.
+    """Compact everything in partition 0 that may be compacted, in one pass, and nothing after it. Return the first
+    uncleanable offset.
 
-    The topic's ratio is 1, at which nothing is ever compacted by itself.
+    The topic's ratio is 1, with which nothing is ever compacted by itself.
     """
     bound = _first_uncleanable_offset(play, topic)
     if bound in (0, _checkpointed(play, topic)):
@@ -32,8 +33,8 @@ def compact(play: Play, topic: Topic) -> int:
     _alter(play, topic, "min.cleanable.dirty.ratio", "0.0")
     play.until(f"{topic.name} is compacted up to {bound}", lambda: _checkpointed(play, topic) == bound)
     _until_in_force(play, topic, "min.cleanable.dirty.ratio", "1.0")
-    # Kafka's cleaner is told a moment behind those who ask. What is altered next is told once that is over; this means
-    # nothing to a topic that is compacted.
+    # Kafka's cleaner learns of a setting a moment after clients do. The next alteration shows when that is over;
+    # retention means nothing to a compacted topic.
     _until_in_force(play, topic, "retention.ms", str(bound))
     return bound
 
@@ -71,7 +72,7 @@ def _alter(play: Play, topic: Topic, name: str, value: str) -> None:
 
 
 def look(play: Play, when: str, topic: Topic) -> None:
-    """All that readers see of the partition, offset for offset, at both levels; its files; its producers."""
+    """Show everything that readers see of the partition, offset by offset, at both levels; its files; its producers."""
     for level in (0, 1):
         _look_at_records(play, f"{when}, at level {level}", topic, level)
     for what in (-1, -2):
@@ -128,12 +129,12 @@ def _batch(play: Play, header: Any) -> dict[str, Any]:
 def _record(play: Play, record: Any, header: Any) -> list[Any]:
     text = [None if part is None else bytes(part).hex() for part in (record.key, record.value)]
     if header.attributes & CONTROL and text[1]:
-        text[1] = text[1][:4]  # a marker's version; behind it is how often the broker was started
+        text[1] = text[1][:4]  # a marker's version; after it comes how often the broker was started
     return [_minutes(play, record.timestamp), *text, len(record.headers)]
 
 
 def _minutes(play: Play, timestamp_ms: int) -> Any:
-    """From the script's start; times that the broker gave aren't whole ones."""
+    """Return minutes from the script's start. Times that the broker set aren't whole minutes."""
     if timestamp_ms < 0:
         return timestamp_ms
     minutes, rest = divmod(timestamp_ms - play.now_ms, MINUTE_MS)
@@ -145,7 +146,7 @@ def _producer(play: Play, producer_id: int) -> Any:
 
 
 def _txn_index(play: Play, topic: Topic) -> list[Any]:
-    """Of all segments together: barnabas keeps empty files where Kafka keeps none."""
+    """Return the entries of all segments together: barnabas keeps empty files where Kafka keeps none."""
     found = []
     for path in sorted((play.broker.data / f"{topic.name}-0").glob("*.txnindex")):
         for _version, producer_id, *offsets in _TXN.iter_unpack(path.read_bytes()):

@@ -11,7 +11,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 NEEDS = ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs", "ListConfigResources")
 
-# Settings of every kind, but for those that differ: folders, ports, and the defaults of our own.
+# Settings of every kind, except those that differ: folders, ports, and our own defaults.
 SHOWN_BROKER_CONFIGS = (
     "auto.create.topics.enable",
     "broker.id",
@@ -37,7 +37,7 @@ SHOWN_BROKER_CONFIGS = (
     "ssl.keystore.password",
 )
 
-# All of a group's but streams.initial.rebalance.delay.ms, which has a default of our own.
+# All of a group's except streams.initial.rebalance.delay.ms, which has a default of our own.
 GROUP_CONFIGS = (
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",
@@ -94,7 +94,7 @@ def broker_name(play: Play) -> str:
 
 
 def until_set(play: Play, kind: int, name: str, key: str, value: str | None) -> None:
-    """Wait until those who ask are told of an alteration: in Kafka a moment after it was answered."""
+    """Wait until clients see an alteration: in Kafka a moment after its answer."""
 
     def shown() -> bool:
         (result,) = play.quietly("DescribeConfigs", 4, described(resource(kind, name, key))).results

@@ -1,4 +1,4 @@
-"""Brokers for the scripts, started when the first script needs them, and what Kafka answered."""
+"""Brokers for the scripts, started when the first script needs them, and Kafka's answers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _played_to_kafka = pytest.StashKey[frozenset[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Scripts of one broker follow on each other, and otherwise stay in the order that was drawn. What only plays to
-    Apache Kafka is left out for scripts that this run doesn't play to it, and so is what plays to a cluster of ours."""
+    """Let the scripts of one broker follow each other, otherwise in the drawn order. Deselect tests that only play to
+    Apache Kafka, for scripts that this run doesn't play to it; and likewise for a cluster of ours."""
     played = to_barnabas = frozenset(load_scripts())
     if WANTED != ALL and not config.getoption("keyword"):  # who names a script wants it played
         seed = config.getoption("randomly_seed", 0)
@@ -59,14 +59,14 @@ def _properties_of(item: pytest.Item) -> str:
 
 
 def _script_of(item: pytest.Item) -> Script | None:
-    # Asked of every test there is, so the folder last: few others have a parameter of that name.
+    # This is asked for every test, so the folder comes last: few other tests have a parameter of that name.
     script = item.callspec.params.get("script") if hasattr(item, "callspec") else None
     return script if script is not None and FOLDER in item.path.parents else None
 
 
 class OneAtATime(Generic[AnyBroker]):
-    """The broker for a script's properties: one that idles costs processor and memory, so another one ends it, and so
-    does the last script.
+    """The broker for a script's properties. An idle broker costs processor time and memory, so another one ends it, and
+    so does the last script.
 
     start: makes a broker in a folder, from properties by their name.
     """
@@ -97,7 +97,7 @@ class OneAtATime(Generic[AnyBroker]):
 
 @pytest.fixture(scope="package")
 def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
-    """What Kafka answers to a script: played once. The test skips where Kafka can't be had."""
+    """Kafka's answers to a script, played once. The test skips if Kafka isn't available."""
     brokers = OneAtATime(kafka_for, tmp_path_factory)
     transcripts: dict[str, list[Entry]] = {}
 
@@ -112,7 +112,7 @@ def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="package")
 def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
-    """What Kafka answers, or where it can't be had or isn't asked, what it answered when it was recorded."""
+    """Kafka's answers, or the recorded ones if Kafka isn't available or isn't asked."""
     live: Transcribe | None
     try:
         live = request.getfixturevalue("kafka_answers")
@@ -133,7 +133,7 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
 
 @pytest.fixture(scope="package")
 def barnabas_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
-    """What barnabas answers to a script."""
+    """barnabas's answers to a script."""
     brokers = OneAtATime(barnabas_for, tmp_path_factory)
     yield lambda script: play(script, brokers.broker(script.properties))
     brokers.end()

@@ -1,4 +1,4 @@
-"""Requests of consumer groups (KIP-848) that scripts send often, and what they leave in `__consumer_offsets`."""
+"""Requests of consumer groups (KIP-848) that scripts send often, and the resulting records in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def beat(
     owned: Owned | None = None,
     **more: Any,
 ) -> Fields:
-    """A heartbeat that says nothing but what it is given."""
+    """Make a heartbeat that says only what is given."""
     partitions = None
     if owned is not None:
         partitions = [{"topic_id": topic.topic_id, "partitions": list(indexes)} for topic, indexes in owned]
@@ -56,12 +56,12 @@ def beat(
 
 
 def first_beat(group: str, member: str, *names: str, **more: Any) -> Fields:
-    """A member joins."""
+    """Make the heartbeat with which a member joins."""
     return beat(group, member, 0, names=names, owned=(), rebalance_timeout_ms=LONG_MS, **more)
 
 
 def topic_is_known(play: Play, topic: Topic) -> None:
-    """Wait until groups are assigned it: Kafka's coordinator learns of a topic after clients do."""
+    """Wait until groups can be assigned the topic: Kafka's coordinator learns of a topic after clients do."""
     group = play.name("knows")
     coordinator_is_there(play, group)
 
@@ -73,7 +73,7 @@ def topic_is_known(play: Play, topic: Topic) -> None:
 
 
 def owned_in(answer: Any, *topics: Topic) -> list[tuple[Topic, list[int]]]:
-    """What a heartbeat's answer assigns, as a member reports it."""
+    """Return what a heartbeat's answer assigns, in the form in which a member reports it."""
     known = {topic.topic_id: topic for topic in topics}
     return [
         (known[bytes(each.topic_id)], list(each.partitions)) for each in answer.assignment.topic_partitions
@@ -85,9 +85,9 @@ def describe(play: Play, case: str, *groups: str) -> None:
 
 
 def records_of(play: Play, group: str, *topics: Topic, in_runs: bool = False) -> list[Any]:
-    """The records of a group, in their order: what is random or of the clock under other names.
+    """Return the records of a group in their order, with names for what is random or depends on the clock.
 
-    `in_runs`: where member ids are random, so is the order of records of one kind that follow each other.
+    `in_runs`: if member ids are random, so is the order of consecutive records of one kind.
     """
     found: list[Any] = []
     position = 0
@@ -126,7 +126,7 @@ def records_of(play: Play, group: str, *topics: Topic, in_runs: bool = False) ->
             ]
         if not data:
             return found
-        for record in read_records(bytes(data)):  # those of the first batch
+        for record in read_records(bytes(data)):  # the records of the first batch
             position = record.offset + 1
             decoded = decode_record(record.key, record.value, record.offset)
             is_ours = isinstance(decoded, ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord)
@@ -170,7 +170,7 @@ def _renamed(value: Any, ids: dict[str, str], play: Play) -> Any:
 def protocol_subscription(
     version: int, *topics: str, owned: Sequence[tuple[str, Sequence[int]]] = ()
 ) -> bytes:
-    """ConsumerProtocolSubscription of any version, without user data."""
+    """Encode ConsumerProtocolSubscription in any version, without user data."""
     message = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[

@@ -13,7 +13,7 @@ _MISSING = object()
 def differences(
     theirs: list[Entry], ours: list[Entry], *, names: tuple[str, str] = ("Kafka", "barnabas")
 ) -> list[str]:
-    """One text for each case that differs, in the order of the script; a case of one side only is one too."""
+    """Return a text for each case that differs, in the order of the script, including cases of one side only."""
     out = []
     of_theirs = {entry["case"]: entry for entry in theirs}
     of_ours = {entry["case"]: entry for entry in ours}

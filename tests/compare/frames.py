@@ -1,4 +1,4 @@
-"""What the scripts say, from plain dicts: messages, bodies, headers with the client id that all recordings have."""
+"""Scripts' requests from plain dicts: messages, bodies, and headers with the client id of all recordings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .plain import message_from
 CLIENT_ID = "compare"
 API_KEYS = {api.name: api.key for api in APIS.values()}
 PATIENCE_S = 10.0
-"""How long an answer that must come is waited for. Nothing that goes right ever waits as long."""
+"""How long to wait for an answer that must come. A correct broker never takes that long."""
 
 header = partial(wire.header, client_id=CLIENT_ID)
 
 
 def message(api: str, version: int, fields: Mapping[str, Any]) -> Message:
-    """The request that the dict describes."""
+    """Return the request that the dict describes."""
     found: Message = message_from(APIS[API_KEYS[api]].request, fields, version)
     return found
 
@@ -32,18 +32,18 @@ def body(api: str, version: int, fields: Mapping[str, Any]) -> bytes:
 
 
 class Client(wire.Client):
-    """A client that is told its requests as dicts, and waits for no answer as long as others may."""
+    """A client that takes requests as dicts, and is less patient than others."""
 
     patience_s = PATIENCE_S
 
     def say(self, api: str, version: int, fields: Mapping[str, Any], **how: Any) -> wire.Sent:
-        """Send a well-formed request; `how` is as for `send`."""
+        """Send a well-formed request. `how` is as for `send`."""
         return self.send(message(api, version, fields), version, **how)
 
     def prepare(
         self, api: str, version: int, fields: Mapping[str, Any], **how: Any
     ) -> tuple[wire.Sent, bytes]:
-        """A request and its frame, not sent yet."""
+        """Return a request and its frame, without sending it."""
         return self.made(message(api, version, fields), version, **how)
 
 
@@ -52,7 +52,7 @@ def connect(port: int, *, from_host: str = "127.0.0.1") -> Client:
 
 
 def signed_in(port: int, user: str, password: str) -> Client:
-    """By SASL PLAIN. ConnectionError where that is refused."""
+    """Sign in by SASL PLAIN. Raises ConnectionError if that is refused."""
     client = connect(port)
     client.receive(client.say("SaslHandshake", 1, {"mechanism": "PLAIN"}))
     auth_bytes = b"\0".join((b"", user.encode(), password.encode()))

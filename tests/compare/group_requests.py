@@ -16,7 +16,7 @@ NO_COORDINATOR_YET = (14, 15, 16)
 
 
 def subscription(*topics: str) -> bytes:
-    """ConsumerProtocolSubscription, version 0: topics, and null as user data."""
+    """Encode ConsumerProtocolSubscription, version 0: topics, and null as user data."""
     out = (0).to_bytes(2, "big") + len(topics).to_bytes(4, "big")
     for topic in topics:
         out += len(topic).to_bytes(2, "big") + topic.encode()
@@ -68,7 +68,7 @@ def heartbeat(group: str, generation: int, member_id: str, instance_id: str | No
 
 
 def leave(group: str, *members: tuple[str, str | None]) -> Fields:
-    """Member ids with instance ids; up to v2 the first one counts."""
+    """Member ids with instance ids. Up to v2 only the first one counts."""
     return {
         "group_id": group,
         "member_id": members[0][0] if members else "",
@@ -83,7 +83,7 @@ def commit(
     generation: int = -1,
     **more: Any,
 ) -> Fields:
-    """(topic, partition, offset[, metadata]), an entry of its own for each."""
+    """(topic, partition, offset[, metadata]), each with an entry of its own."""
     return {
         "group_id": group,
         "generation_id_or_member_epoch": generation,
@@ -138,7 +138,7 @@ def coordinator_is_there(play: Play, *groups: str) -> None:
 
 
 class Member:
-    """A member with a connection of its own. What `quietly` does isn't in the transcript."""
+    """A member with its own connection. Quiet methods leave nothing in the transcript."""
 
     def __init__(self, play: Play, group: str, name: str, *, version: int = 5, **fields: Any) -> None:
         self.play = play
@@ -150,12 +150,12 @@ class Member:
         self.generation = -1
 
     def send_join(self, case: str = "", **more: Any) -> Pending:
-        """A join whose answer is received later, after the one with the member id where one is needed."""
+        """Send a join whose answer is received later, after the one with the member id if one is needed."""
         fields = join(self.group, self.member_id, **self.fields | more)
         return self.play.send(case, "JoinGroup", self.version, fields, on=self.name)
 
     def quiet_id(self, **more: Any) -> str:
-        """Get a member id, as a dynamic member of v4 or later has to."""
+        """Get a member id, as a dynamic member of v4 or later must."""
         client = self.play.client(self.name)
         answer = client.receive(
             client.say("JoinGroup", self.version, join(self.group, "", **self.fields | more))
@@ -164,7 +164,7 @@ class Member:
         return self.member_id
 
     def quiet_join(self, pending: Pending | None = None, **more: Any) -> Any:
-        """Join, or receive the answer of a join that was sent."""
+        """Join, or receive the answer to a join that was sent."""
         if pending is None:
             pending = self.send_join(**more)
         answer = self.play.client(self.name).receive(pending.sent).message
@@ -178,7 +178,7 @@ class Member:
 
 
 def stable_group(play: Play, group: str, *names: str, **fields: Any) -> list[Member]:
-    """A stable group of static or dynamic members, each assigned its own name; the first one leads."""
+    """Return a stable group of static or dynamic members, each assigned its own name. The first one leads."""
     members = [Member(play, group, name, **fields) for name in names]
     for member in members:
         member.quiet_id()
@@ -198,6 +198,6 @@ def stable_group(play: Play, group: str, *names: str, **fields: Any) -> list[Mem
 
 
 def first_is_told(play: Play, member: Member) -> bool:
-    """Whether a member is told to join again."""
+    """Return True if a member is told to join again."""
     fields = heartbeat(member.group, member.generation, member.member_id)
     return bool(play.quietly("Heartbeat", 3, fields).error_code == 27)

@@ -14,11 +14,11 @@ Asked = tuple[str, int, Fields]
 """API, version, request."""
 
 AskedOf = Callable[[S, str, int], dict[str, Asked]]
-"""By the scene, a group and the epoch of its member `one`: the requests, by the names of their cases."""
+"""Takes the scene, a group and the epoch of its member `one`. Returns the requests by the names of their cases."""
 
 
 def listed(kind: str, *states: str) -> dict[str, Asked]:
-    """ListGroups, of groups of a kind, by each of these states."""
+    """ListGroups for groups of a type, by each of these states."""
     return {
         f"listed as {state}": ("ListGroups", 5, {"states_filter": [state], "types_filter": [kind]})
         for state in states
@@ -35,8 +35,8 @@ def walk(
     describe: Callable[[Play, str, str], object],
     forget: Callable[[Play, str], None],
 ) -> None:
-    """`states`: how a group comes into each; the epoch of its member `one`. `prepare` waits for what the group needs,
-    `describe` tells what became of it, and `forget` deletes it, so that what lists groups lists one."""
+    """`states`: how a group gets into each state; these return the epoch of its member `one`. `prepare` waits for what
+    the group needs, `describe` shows what became of it, and `forget` deletes it, so that lists of groups have one."""
     for state, enter in states.items():
         for number, case in enumerate(asked_of(scene, "", 0)):
             group = play.name(f"{state.replace(' ', '-')}-{number}")

@@ -1,4 +1,4 @@
-"""Cases that aren't equal: where barnabas answers otherwise on purpose, and where Kafka itself goes wrong."""
+"""Cases that aren't equal: barnabas answers differently on purpose, or Kafka itself goes wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A case that barnabas answers otherwise than Kafka, on purpose. `ours` is what it answers, after the masks."""
+    """A case that barnabas answers differently from Kafka on purpose. `ours` is its answer, after the masks."""
 
     script: str
     case: str
@@ -19,7 +19,7 @@ class Difference:
 
 
 def _refused_batch(topic: str) -> dict[str, Any]:
-    """Produce's answer to a batch of one topic that is INVALID_RECORD as a whole."""
+    """Return Produce's answer to a batch of one topic that is INVALID_RECORD as a whole."""
     partition = {
         "index": 0,
         "error_code": "87 INVALID_RECORD",
@@ -34,7 +34,7 @@ def _refused_batch(topic: str) -> dict[str, Any]:
 
 
 def _offset_at(topic: str, minutes: int, offset: int) -> dict[str, Any]:
-    """ListOffsets' answer of one partition: the record of so many minutes after the script's start."""
+    """Return ListOffsets' answer for one partition: the record at this many minutes after the script's start."""
     partition = {
         "partition_index": 0,
         "error_code": "0 NONE",
@@ -75,7 +75,7 @@ _DELAYED = {
 def _told_again(
     script: str, case: str, epoch: int, *partitions: int, member: str = "one", delayed: bool = False
 ) -> Difference:
-    """Of a member that says that it owns less than it has: it has so many partitions of each subtopology."""
+    """A member reports that it owns less than it has. It has these numbers of partitions of each subtopology."""
     tasks = [
         {"subtopology_id": f"{number}", "partitions": [*range(count)]}
         for number, count in enumerate(partitions)
@@ -213,7 +213,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Cases in which Kafka itself goes wrong in a way that nobody wants back: not compared."""
+    """Cases in which Kafka itself goes wrong in a way that nobody wants to copy. They aren't compared."""
 
     script: str
     cases: str
@@ -231,7 +231,10 @@ FAULTS = (
         for script, cases in (
             ("metadata/creation", "an unknown topic (v*)"),
             ("metadata/creation", "two at once, and a bad name"),
-            ("metadata/creation", "both are there"),  # which have been seen before: their ids are counted on
+            (
+                "metadata/creation",
+                "both are there",
+            ),  # these have been seen before: their ids are counted further
             ("metadata/internal_topics", "__* created"),
         )
     ),
@@ -273,13 +276,13 @@ FAULTS = (
 
 
 def compared(script: str, transcript: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A transcript without the cases that are Kafka's faults."""
+    """Return a transcript without the cases that are Kafka's faults."""
     faults = [fault.cases for fault in FAULTS if fault.script == script]
     return [entry for entry in transcript if not any(fnmatchcase(entry["case"], cases) for cases in faults)]
 
 
 def expected_of_barnabas(script: str, theirs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Kafka's transcript with the cases replaced that barnabas answers otherwise on purpose."""
+    """Return Kafka's transcript, with the cases replaced that barnabas answers differently on purpose."""
     ours = {difference.case: difference.ours for difference in DIFFERENCES if difference.script == script}
     kept = ("case", "request")
     return [

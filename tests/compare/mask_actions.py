@@ -1,4 +1,4 @@
-"""What masks make of values: `masks.py` says of which, and why."""
+"""What masks do with values. `masks.py` says with which, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .cluster_properties import BROKERS
 
 NOW_MS = 5 * 60_000
-"""How far from our clock a timestamp may be that has to be the time of the request."""
+"""How far from our clock a timestamp may be that must be the time of the request."""
 
 MINUTE_MS = 60_000
 DAY_MS = 1440 * MINUTE_MS
@@ -20,7 +20,7 @@ DAY_MS = 1440 * MINUTE_MS
 
 @dataclass(slots=True)
 class Names:
-    """What a transcript's normalisation knows: its broker, its script's topics, and the names given so far."""
+    """What the normalisation of a transcript knows: its broker, its script's topics, the names given so far."""
 
     port: int
     topic_prefix: str
@@ -28,7 +28,7 @@ class Names:
     other_topics: frozenset[str] = frozenset()
     sent_payloads: set[str] = field(default_factory=set)
     other_ports: dict[int, str] = field(default_factory=dict)
-    """Of a cluster's other listeners, and what they are called."""
+    """A cluster's other listeners, and their names."""
     given: dict[str, dict[Any, str]] = field(default_factory=dict)
 
     def name(self, kind: str, value: Any) -> str:
@@ -36,7 +36,7 @@ class Names:
         return names.setdefault(value, f"<{kind} {len(names) + 1}>")
 
     def sort_key(self, entry: dict[str, Any]) -> str:
-        """What the entries of a list are put in order by: who they are about, before anything random."""
+        """Return the key for sorting a list's entries: what they are about, before anything random."""
         topic_id = entry.get("topic_id")
         known_id = self.given.get("topic id", {}).get(topic_id, topic_id)
         producer_id = entry.get("producer_id")
@@ -59,22 +59,23 @@ Action = Callable[[Any, Names], Any]
 
 
 def renamed(kind: str, *, but: tuple[Any, ...] = ()) -> Action:
-    """The n-th value of its kind becomes `<kind n>`; the values in `but` stay as they are."""
+    """Rename the n-th value of its kind to `<kind n>`. The values in `but` stay."""
     return lambda value, names: value if value in but else names.name(kind, value)
 
 
 def known(kind: str) -> Action:
-    """A value that has a name already becomes that name."""
+    """Replace a value that already has a name by that name."""
     return lambda value, names: names.given.get(kind, {}).get(value, value)
 
 
 def recompressed(value: Any, names: Names) -> Any:
-    """Compressed bytes that the script didn't send."""
+    """Hide compressed bytes that the script didn't send."""
     return value if value in names.sent_payloads else "<recompressed>"
 
 
 def moment(value: Any, names: Names) -> Any:
-    """Whole minutes from the script's start were the script's doing; any other time near now was the broker's."""
+    """Rename times. Whole minutes from the script's start came from the script; any other time near now came from the
+    broker."""
     from_start_ms = value - names.start_ms
     if from_start_ms % MINUTE_MS == 0 and abs(from_start_ms) < 100 * DAY_MS:
         return f"<start {from_start_ms // MINUTE_MS:+} min>"
@@ -82,16 +83,16 @@ def moment(value: Any, names: Names) -> Any:
 
 
 def any_text(value: Any, names: Names) -> Any:
-    """Null and "" stay."""
+    """Hide texts, except null and ""."""
     return "<text>" if value and not isinstance(value, SameText) else value
 
 
 class SameText(str):
-    """One that both say in the same words."""
+    """A text that both give in the same words."""
 
 
 def refusal_as_it_is(value: Any, names: Names) -> Any:
-    """What those are told who may not, word for word; what was asked is left out where Kafka dumps it."""
+    """Keep the words of refusals for lack of rights, without the request if Kafka dumps it."""
     if not value or not re.search(r"uthoriz|permission", value):
         return value
     return SameText(
@@ -104,7 +105,7 @@ def any_number(value: Any, names: Names) -> Any:
 
 
 class Roughly(str):
-    """Seconds, which are the same as some more or less: how long requests took to come is in them."""
+    """Seconds that are equal to slightly more or fewer: they include how long requests took."""
 
     def __eq__(self, other: object) -> bool:
         there = _SECONDS.fullmatch(other) if isinstance(other, str) else None
@@ -124,7 +125,7 @@ _SECONDS_MORE_OR_LESS = 3
 
 
 def roughly(value: Any, names: Names) -> Any:
-    """Milliseconds as whole seconds."""
+    """Return milliseconds as whole seconds."""
     return value if value < 1000 else Roughly(f"<about {round(value / 1000)} s>")
 
 
@@ -133,7 +134,8 @@ def own_port(value: Any, names: Names) -> Any:
 
 
 def any_broker(value: Any, names: Names) -> Any:
-    """In a cluster brokers tell clients of any that is alive, since all forward what is for the controller."""
+    """Hide which broker it is: in a cluster brokers name any broker that is alive, because all forward requests for the
+    controller."""
     return "<a broker>" if names.other_ports and value in BROKERS else value
 
 
@@ -142,7 +144,7 @@ def in_any_order(value: Any, names: Names) -> Any:
 
 
 def healthy_first_in_any_order(value: Any, names: Names) -> Any:
-    """Entries without an error, then those with one; the order within each of the two is free."""
+    """Sort entries without an error before those with one; the order within each of the two is free."""
     out: list[Any] = []
     run: list[Any] = []
     for entry in value:
@@ -154,7 +156,7 @@ def healthy_first_in_any_order(value: Any, names: Names) -> Any:
 
 
 def own_topics(value: Any, names: Names) -> Any:
-    """The topics of this script; a broker's list holds those of all scripts so far."""
+    """Keep the topics of this script: a broker's list has those of all scripts so far."""
     return [
         topic
         for topic in value
@@ -166,7 +168,7 @@ def own_topics(value: Any, names: Names) -> Any:
 
 
 def own_elections(value: Any, names: Names) -> Any:
-    """The topics of this script, and those that are nobody's."""
+    """Keep the topics of this script, and those that belong to no script."""
     ours = [
         entry for entry in value if entry["topic"].startswith(names.topic_prefix) or entry["partition_result"]
     ]
@@ -174,7 +176,7 @@ def own_elections(value: Any, names: Names) -> Any:
 
 
 def own_resources(value: Any, names: Names) -> Any:
-    """The broker, and the resources of this script."""
+    """Keep the broker, and the resources of this script."""
     return [
         resource
         for resource in value
@@ -183,7 +185,7 @@ def own_resources(value: Any, names: Names) -> Any:
 
 
 def own_transactions(value: Any, names: Names) -> Any:
-    """The transactions of this script."""
+    """Keep the transactions of this script."""
     return [entry for entry in value if entry["transactional_id"].startswith(names.topic_prefix)]
 
 
@@ -192,7 +194,7 @@ def in_order(value: Any, names: Names) -> Any:
 
 
 def control_record(value: Any, names: Names) -> Any:
-    """The one record of a marker as what it says, if its bytes are those that Kafka writes."""
+    """Show a marker's record by its meaning, if its bytes are those that Kafka writes."""
     found = _MARKER.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
@@ -201,7 +203,7 @@ def control_record(value: Any, names: Names) -> Any:
 
 
 def member_id(value: Any, names: Names) -> Any:
-    """What the broker made of a client's name and a random uuid; ids of the script's own stay."""
+    """Rename what the broker made of a client's name and a random uuid. The script's own ids stay."""
     return value and _RANDOM_END.sub(lambda found: names.name("uuid", found.group()), value)
 
 
@@ -210,7 +212,7 @@ def members_in_any_order(value: Any, names: Names) -> Any:
 
 
 def own_groups(value: Any, names: Names) -> Any:
-    """The groups of this script."""
+    """Keep the groups of this script."""
     return [group for group in value if group["group_id"].startswith(names.topic_prefix)]
 
 

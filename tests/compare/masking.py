@@ -1,4 +1,4 @@
-"""Answers after all masks."""
+"""Applies all masks to answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ALL_MASKS = MASKS + CLUSTER_MASKS
 
 
 def masked(api: str, value: Any, names: Names, script: str) -> Any:
-    """An answer of `api`, as plain values, after all masks."""
+    """Return an answer of `api`, as plain values, after all masks."""
     return _masked(value, api, script, names)
 
 
 @cache
 def _masks_of(script: str, path: str) -> tuple[Mask, ...]:
-    """Remembered, since an answer has the same path many times, and a script the same answer."""
+    """Cached: an answer has the same path many times, and a script the same answer."""
     return tuple(
         mask for mask in ALL_MASKS if fnmatchcase(script, mask.scripts) and fnmatchcase(path, mask.where)
     )
@@ -29,7 +29,7 @@ def _masks_of(script: str, path: str) -> tuple[Mask, ...]:
 def _masked(value: Any, path: str, script: str, names: Names) -> Any:
     for mask in _masks_of(script, path):
         value = mask.action(value, names)
-    # Lists are put in order before what is in them gets its names.
+    # Lists are sorted before their contents get names.
     if isinstance(value, list):
         return [_inside(element, path, script, names) for element in value]
     return _inside(value, path, script, names)

@@ -1,8 +1,8 @@
 """Where the answers of two healthy brokers may differ, and why. Everything else has to be equal.
 
-A mask names fields by their path, `Api.field.field` (indexes left out, `*` for anything), and says what becomes of
-their values. Most masks rename rather than hide: the first topic id of a script becomes `<topic id 1>` wherever it
-turns up again, so a broker that mixes ids up is still caught.
+A mask names fields by their path, `Api.field.field` (without indexes, `*` for anything), and says what to do with their
+values. Most masks rename rather than hide. The first topic id of a script becomes `<topic id 1>` wherever it appears
+again, so a broker that mixes up ids is still caught.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .mask_actions import (
 COMPARED_API_KEYS = frozenset(
     {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75, *range(76, 82), *range(83, 93)}
 )
-"""The APIs that barnabas has to list. Add a key here along with its scripts."""
+"""The APIs that barnabas must list. Add a key here together with its scripts."""
 
 
 @dataclass(frozen=True, slots=True)

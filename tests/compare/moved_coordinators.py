@@ -1,4 +1,4 @@
-"""Coordinators of a cluster that aren't all on broker 1, and clients that know where what is."""
+"""Coordinators of a cluster that aren't all on broker 1, and clients that know where they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OF_GROUPS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch
 def coordinated_by(
     play: Play, topic: str, broker: int, *partitions: int, followers: Sequence[int] = ()
 ) -> None:
-    """Have a broker lead partitions of an internal topic, all where none are given, and wait until all know it."""
+    """Let a broker lead partitions of an internal topic, or all of them, and wait until all brokers know it."""
     replicas = [broker, *(followers or (each for each in BROKERS if each != broker))]
     wanted = partitions or range(PARTITIONS)
     moved = reassignment(*((topic, index, replicas) for index in wanted))
@@ -42,7 +42,7 @@ def coordinated_as_before(play: Play) -> None:
 
 
 class Routed:
-    """A play whose quiet requests go to whom a client would send them."""
+    """A play whose quiet requests go where a client would send them."""
 
     def __init__(
         self, play: Play, *, transactions: int = 1, groups: int = 1, leaders: Mapping[str, int]

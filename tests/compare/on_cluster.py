@@ -1,4 +1,4 @@
-"""Scripts that are written for a single broker, played to three: broker 1 is the one that they speak to, and leads."""
+"""Scripts for a single broker, played to three: they talk to broker 1, which leads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEFT_OUT: dict[str, str] = {
     "transactions_timeouts/after_the_timeout": _TIMED_OUT,
     "topics_deleted/deleted_and_created_again": _PLACED,
 }
-"""By script, * standing for anything, why it isn't played to a cluster."""
+"""Why scripts aren't played to a cluster. Keys are scripts, with * for anything."""
 
 
 def is_left_out(script: str) -> bool:

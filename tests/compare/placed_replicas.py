@@ -1,4 +1,4 @@
-"""Where the replicas of a cluster's partitions are: waiting until all brokers know, and having it told."""
+"""Where the replicas of a cluster's partitions are: waits until all brokers know it, and shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .scene import Topic
 def until_placed(
     play: Play, topic: Topic, replicas: Sequence[int], *, isr: Collection[int], by: int, partition: int = 0
 ) -> None:
-    """Wait until all brokers know that these are the replicas, in that order, and who leads of which ISR."""
+    """Wait until all brokers know these replicas in that order, and the leader with this ISR."""
 
     def placed() -> bool:
         for found in play.cluster.state.partitions_of(topic.name):
@@ -38,7 +38,7 @@ def listed(*topics: Topic, partitions: Sequence[int] = (0,)) -> dict[str, Any]:
 
 
 def show(play: Play, case: str, *topics: Topic, on: str = "main") -> None:
-    """Where they are now, by all that tell of it."""
+    """Show where they are now, by every API that tells."""
     names = [topic.name for topic in topics]
     play.ask(f"{case}: metadata", "Metadata", 12, metadata(*names), on=on)
     play.ask(f"{case}: described", "DescribeTopicPartitions", 0, described(*topics), on=on)

@@ -1,4 +1,4 @@
-"""Messages as plain dicts and lists, both ways: how scripts write requests and how transcripts hold answers."""
+"""Messages as plain dicts and lists, and back: scripts write requests and transcripts hold answers in this form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ERROR_NAMES = {int(error): error.name for error in Error}
 
 
 def message_from(cls: type, fields: Mapping[str, Any], version: int) -> Any:
-    """The message that nested dicts describe.
+    """Return the message that nested dicts describe.
 
-    A field of another version is left out, so that one dict serves all versions; a field of none is an error.
+    A field of another version is left out, so that one dict serves all versions. A field of no version is an error.
     """
     known = {field.name: field for field in cls.FIELDS}  # type: ignore[attr-defined]
     values = {}
@@ -34,7 +34,7 @@ def message_from(cls: type, fields: Mapping[str, Any], version: int) -> Any:
 
 
 def plain(message: Any, version: int) -> dict[str, Any]:
-    """A message as a dict of the fields of that version."""
+    """Return a message as a dict of that version's fields."""
     out = {}
     for field in type(message).FIELDS:
         if field.in_version(version):

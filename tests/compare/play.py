@@ -1,7 +1,7 @@
-"""Scripts, and how one is played to a broker: what is asked goes out raw, what comes back goes into a transcript.
+"""Scripts, and how one is played to a broker: requests go out raw, and the answers go into a transcript.
 
-A script is a function of a `Play`. Each case has a sentence that says what it is about; a transcript is the list of
-cases with what came of them, masks applied. Two brokers agree on a script where their transcripts are equal.
+A script is a function of a `Play`. Each case has a sentence that says what it is about. A transcript is the list of
+cases with their results, after masks. Two brokers agree on a script if their transcripts are equal.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .scene import Broker, Scene
 from .waiting import ScriptStuck
 
 SILENCE_S = 0.12
-"""How long we listen where no answer is expected."""
+"""How long we listen if no answer is expected."""
 
 LONG_MS = 30_000
-"""A wait of a Fetch that is answered at once, or else by something that happens."""
+"""The wait of a Fetch that is answered at once, or by an event."""
 
 SHORT_MS = 150
-"""A wait of a Fetch that runs to its end."""
+"""The wait of a Fetch that runs to its end."""
 
 REPLICAS = "what all replicas have"
-"""The last case of each script that is played to a cluster."""
+"""The last case of each script for a cluster."""
 
 ON_CLUSTER = "on_cluster"
-"""What the keys of scripts for a single broker begin with that are played to a cluster."""
+"""The beginning of the keys of scripts for a single broker that are played to a cluster."""
 
 STUCK = "the script could not go on"
 
@@ -64,25 +64,25 @@ class Script:
 
     @property
     def key(self) -> str:
-        """What it is recorded by: one that is written for a single broker is played to a cluster, too."""
+        """The key of its recording. A script for a single broker may also be played to a cluster."""
         return f"{ON_CLUSTER}/{self.name}" if self.is_for_one_on_cluster else self.name
 
     @property
     def prefix(self) -> str:
-        """What the names of its topics, groups and transactional ids begin with, and those of no other script."""
+        """The beginning of the names of its topics, groups and transactional ids. No other script uses it."""
         return f"{self.family}-{self.title}-".replace("_", "-")
 
     @property
     def is_for_one_on_cluster(self) -> bool:
-        """Whether it is one that is written for a single broker, to be played to a cluster."""
+        """True if it is a script for a single broker that is played to a cluster."""
         return is_cluster(self.properties) and self.properties != CLUSTER
 
     def on_cluster(self) -> Script:
-        """The same for a cluster."""
+        """Return the same script for a cluster."""
         return replace(self, properties=on_cluster(self.properties))
 
     def served_by(self, api_keys: Collection[int]) -> bool:
-        """Whether these APIs are all that the script needs beside those that are always compared."""
+        """Return True if the script needs only these APIs beside those that are always compared."""
         return all(API_KEYS[api] in api_keys for api in self.needs)
 
 
@@ -92,9 +92,9 @@ SCRIPTS: dict[str, Script] = {}
 def script(
     run: Callable[[Play], None] | None = None, *, properties: str = "plain", needs: tuple[str, ...] = ()
 ) -> Any:
-    """Register a script, played to brokers that were started from `properties`.
+    """Register a script for brokers that are started from `properties`.
 
-    It is left out until barnabas serves the APIs that it `needs` beside those that are compared anyway.
+    It is left out until barnabas serves the APIs in `needs`, beside those that are compared anyway.
     """
 
     def register(run: Callable[[Play], None]) -> Callable[[Play], None]:
@@ -127,7 +127,7 @@ class Pending:
 
 
 class Play(Scene):
-    """One script played to one broker: what it asks, and the transcript of what came."""
+    """One script played to one broker: its requests, and the transcript of the results."""
 
     def __init__(self, broker: Broker, script: Script) -> None:
         super().__init__(broker, script.prefix)
@@ -148,7 +148,7 @@ class Play(Scene):
         within_s: float | None = None,
         **how: Any,
     ) -> Any:
-        """One request and what comes of it. The decoded answer, or None."""
+        """Send one request, and record the result. Return the decoded answer, or None."""
         pending = self.send(case, api, version, fields, on=on, **how)
         answer = self.receive(pending, within_s=within_s)
         self._let_replicas_follow(api, fields)
@@ -157,7 +157,7 @@ class Play(Scene):
     def send(
         self, case: str, api: str, version: int, fields: Fields, *, on: str = "main", **how: Any
     ) -> Pending:
-        """A request whose answer is received later."""
+        """Send a request whose answer is received later."""
         client = self.client(on)
         if api == "Produce":
             self._remember_payloads(fields)
@@ -165,12 +165,13 @@ class Play(Scene):
         return Pending(case, sent, client, on, fields.get("max_wait_ms", 0) if api == "Fetch" else 0)
 
     def greet(self, on: str) -> None:
-        """See to it that the connection is served: a request that leaves no trace in the transcript is answered."""
+        """Make sure that the connection is served: the broker answers a request that leaves no trace in the
+        transcript."""
         client = self.client(on)
         client.receive(client.say("ApiVersions", 0, {}))
 
     def receive(self, pending: Pending, *, within_s: float | None = None) -> Any:
-        """What came of a request sent before, into the transcript."""
+        """Record the result of a request that was sent before."""
         sent = pending.sent
         entry: Entry = {"case": pending.case, "request": f"{APIS[sent.api_key].name} v{sent.version}"}
         answer = pending.client.receive(sent, within_s=within_s)
@@ -195,7 +196,7 @@ class Play(Scene):
         *,
         on: str = "main",
     ) -> Any:
-        """A request that is sent again until its answer is one to compare: that one alone is in the transcript."""
+        """Repeat a request until its answer is worth comparing. Only that answer is in the transcript."""
         client = self.client(on)
         if api == "Produce":
             self._remember_payloads(fields)
@@ -216,9 +217,9 @@ class Play(Scene):
         return answer.message
 
     def silent(self, case: str, api: str, version: int, fields: Fields, *, on: str = "main") -> None:
-        """A request that may get no answer: whether one comes before that of an ApiVersions behind it.
+        """Send a request that may get no answer, and record whether one comes before that of an ApiVersions after it.
 
-        Needs no waiting: answers leave in the order of their requests.
+        This needs no waiting: answers leave in the order of their requests.
         """
         client = self.client(on)
         sent = client.say(api, version, fields)
@@ -246,7 +247,7 @@ class Play(Scene):
         within_s: float | None = None,
         on: str | None = None,
     ) -> Any:
-        """Bytes as they are, on a connection of their own unless `on` names one; an answer is read as `read_as`."""
+        """Send bytes unchanged, on a connection of their own unless `on` names one. An answer is read as `read_as`."""
         name = on or "raw"
         if on is None:
             self.drop(name)
@@ -268,17 +269,17 @@ class Play(Scene):
         return self.raw(case, frame(payload), **how)
 
     def note(self, case: str, what: Any) -> None:
-        """A finding of the script's own."""
+        """Record a finding of the script's own."""
         self._record({"case": case, "found": what})
 
     def compare_replicas(self) -> None:
-        """What the replicas of the script's topics have, which is the same, into the transcript."""
+        """Record what the replicas of the script's topics have, which must be the same."""
         found = replica_records(self.cluster, self.prefix)
         self._record({"case": REPLICAS, "found": masked("Replicas", found, self.names, self.script.name)})
 
     def _let_replicas_follow(self, api: str, fields: Fields) -> None:
-        """What is answered before it is committed is seen at once where there is one replica alone: where no commit is
-        asked for, or none is waited for."""
+        """With a single replica, what is answered before it is committed is seen at once. So wait for the replicas if
+        no commit was asked for, or none was awaited."""
         if not self.script.is_for_one_on_cluster or api != "Produce":
             return
         if fields["acks"] != -1 or fields["timeout_ms"] <= 0:
@@ -312,7 +313,7 @@ class Play(Scene):
 
 
 def play(script: Script, broker: Broker) -> list[Entry]:
-    """The transcript of a script. Where the script can't go on, its last entry says why."""
+    """Return the transcript of a script. If the script can't go on, its last entry says why."""
     playing = Play(broker, script)
     try:
         script.run(playing)
@@ -320,10 +321,10 @@ def play(script: Script, broker: Broker) -> list[Entry]:
             playing.cluster.settle()
             playing.compare_replicas()
     except (ScriptStuck, AttributeError, IndexError, TypeError, OSError) as error:
-        # An answer that isn't there, or lacks what the script needs of it, shows as None or an empty list.
+        # A missing answer, or a missing part of it, shows as None or an empty list.
         playing.transcript.append({"case": STUCK, "found": f"{type(error).__name__}: {error}"})
         if playing.on_cluster:
-            with contextlib.suppress(ScriptStuck):  # the next script's comes to the same then
+            with contextlib.suppress(ScriptStuck):  # then the next script fails in the same way
                 playing.cluster.settle()
     finally:
         playing.close()
@@ -331,6 +332,6 @@ def play(script: Script, broker: Broker) -> list[Entry]:
 
 
 def versions(api: str) -> Sequence[int]:
-    """All versions of an API that are served; Produce 0 to 2 are only listed."""
+    """Return all served versions of an API. Produce 0 to 2 are only listed."""
     found = APIS[API_KEYS[api]]
     return range(max(found.min_version, found.first_decodable), found.max_version + 1)

@@ -1,4 +1,4 @@
-"""A fourth broker, that a script plays: what it tells the controller, who is to know no more of it afterwards."""
+"""A fourth broker, played by a script: what it tells the controller, which must forget it afterwards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PlayedBroker:
         } | fields
 
     def register(self, case: str, version: int = 4, **fields: Any) -> Any:
-        """The epoch of an answer without an error is the broker's from then on."""
+        """Register. The broker takes the epoch from an answer without an error."""
         answer = self.play.ask(
             case, "BrokerRegistration", version, self.registration(**fields), on="controller"
         )
@@ -64,7 +64,7 @@ class PlayedBroker:
         return answer
 
     def beat(self, case: str = "", version: int = 2, **fields: Any) -> Any:
-        """Into the transcript if it is a case."""
+        """Send a heartbeat, which is in the transcript if it is a case."""
         asked = {
             "broker_id": self.broker_id,
             "broker_epoch": self.epoch,
@@ -75,7 +75,7 @@ class PlayedBroker:
         return self.play.quietly("BrokerHeartbeat", version, asked, on="controller: scene")
 
     def begin(self) -> PlayedBroker:
-        """It is there, as far as anybody knows, for as long as it isn't silent."""
+        """Register quietly: it counts as alive until it is silent for too long."""
         asked = self.registration()
         answer = self.play.quietly("BrokerRegistration", 4, asked, on="controller: scene")
         if answer.error_code != 0:
@@ -91,7 +91,7 @@ class PlayedBroker:
         )
 
     def lead(self, suffix: str, *others: int) -> bytes:
-        """A topic whose only partition it leads, to whom nobody listens. Its id."""
+        """Create a topic whose only partition it leads, though nobody listens there. Return its id."""
         placed = [{"partition_index": 0, "broker_ids": [self.broker_id, *others]}]
         name = self.play.name(suffix)
         topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": placed}
@@ -112,7 +112,7 @@ class PlayedBroker:
         return bytes(made.topic_id)
 
     def end(self, *suffixes: str) -> None:
-        """Its topics go, and then all that is known of it."""
+        """Delete its topics, and then everything that is known of it."""
         names = [self.play.name(suffix) for suffix in suffixes]
         if names:
             asked = {"topic_names": names, "timeout_ms": 30_000}

@@ -1,4 +1,4 @@
-"""The users of the table of rights, one with each single right."""
+"""The users of the table of rights, one for each single right."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ ADMIN = "admin"
 NOBODY = "nobody"
 EVERYTHING = "everything"
 OWNER = "owner"
-"""May do all with what is theirs, and nothing with the rest."""
+"""May do everything with its own resources, and nothing with others."""
 
 RIGHTS: dict[str, tuple[ResourceType, Operation]] = {
     f"{kind.name.lower()}_{operation.name.lower()}": (kind, operation)
     for kind, operations in SUPPORTED_OPERATIONS.items()
     for operation in operations
 }
-"""The right of each user of that name, behind `may_` or, of who has all others, `not_`."""
+"""The right of each user of that name, after `may_`, or after `not_` for users with all other rights."""
 
 USERS = (
     NOBODY,
@@ -26,7 +26,7 @@ USERS = (
     *(f"not_{right}" for right in RIGHTS),
 )
 CHANGING = "changing"
-"""Has what a script gives and takes."""
+"""Has the rights that a script gives and takes."""
 
 
 def password(user: str) -> str:

@@ -1,4 +1,4 @@
-"""The server.properties that Kafka and barnabas are both started from. They differ in ports and folders alone."""
+"""The server.properties from which both Kafka and barnabas start. They differ only in ports and folders."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ transaction.state.log.num.partitions=3
 share.coordinator.state.topic.num.partitions=3
 log.initial.task.delay.ms=86400000
 """
-"""Retention doesn't run: records of the past, which many scripts write, would be gone at once."""
+"""Retention doesn't run: old records, which many scripts write, would be deleted at once."""
 
 PROPERTIES = {
     # Kafka's defaults, with small limits where a limit is tried
@@ -133,8 +133,8 @@ log.flush.interval.messages=1000
 
 
 SIGNED_IN = frozenset({"rights", "rights_open"})
-"""Those with a second listener, at which clients sign in, and an authorizer. The first one is the scene's, whose
-clients may everything."""
+"""The properties with a second listener, where clients sign in, and an authorizer. The first listener is for the scene,
+whose clients may do everything."""
 
 for _name, _open in (("rights", False), ("rights_open", True)):
     PROPERTIES[_name] = (
@@ -154,12 +154,12 @@ group.streams.initial.rebalance.delay.ms=0
 
 
 UNWATCHED = frozenset({"plain"})
-"""Those in which ours has no listener for metrics. With one its requests are observed, which mustn't change an answer;
-but it tells of two APIs more, and of its own setting."""
+"""The properties with which ours has no metrics listener. With one, requests are observed, which mustn't change an
+answer. But then the broker lists two more APIs, and its own setting."""
 
 
 def sasl_listener(port: int, controller_port: int, sasl_port: int) -> list[str]:
-    """The settings of the places of a broker with such properties."""
+    """Return the listener settings of a broker with such properties."""
     return [
         f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
         f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
@@ -168,14 +168,14 @@ def sasl_listener(port: int, controller_port: int, sasl_port: int) -> list[str]:
 
 
 LOG_DIRS = {"directories": ("data", "second", "third")}
-"""Where there are several: their names in the broker's folder."""
+"""Log directories by properties, if there are several: their names in the broker's folder."""
 
 
 def log_dirs(name: str, folder: Path) -> str | None:
-    """The setting `log.dirs` of a broker in the folder; None where it is left to whoever starts it."""
+    """Return the setting `log.dirs` of a broker in the folder, or None if the starter decides."""
     return ",".join(str(folder / part) for part in LOG_DIRS[name]) if name in LOG_DIRS else None
 
 
 def server_properties(name: str, *, port: int, controller_port: int) -> str:
-    """The whole file of a broker on these ports; it names no folder."""
+    """Return the whole file for a broker on these ports, without a folder."""
     return _PLACES.format(port=port, controller_port=controller_port) + PROPERTIES[name]

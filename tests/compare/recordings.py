@@ -1,4 +1,4 @@
-"""Kafka's transcripts as they were last recorded: what barnabas is compared with where Kafka can't be had."""
+"""Kafka's transcripts from the last recording: barnabas is compared with these if Kafka isn't available."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FOLDER = Path(__file__).parent / "recorded"
 
 
 def read(script_key: str) -> list[Entry] | None:
-    """None where nothing was recorded for that script."""
+    """Return a script's transcript, or None if none was recorded."""
     family, _, title = script_key.rpartition("/")
     return _read_family(FOLDER / f"{family}.json.gz").get(title)
 
 
 def write(transcripts: dict[str, list[Entry]], *, keep_others: bool) -> None:
-    """Keep these transcripts, and those of other scripts if told. The same transcripts make the same bytes."""
+    """Keep these transcripts, and if told those of other scripts. Equal transcripts make equal bytes."""
     families: dict[str, dict[str, list[Entry]]] = {}
     for key, transcript in transcripts.items():
         family, _, title = key.rpartition("/")
@@ -36,7 +36,7 @@ def write(transcripts: dict[str, list[Entry]], *, keep_others: bool) -> None:
 
 
 def recorded_families() -> set[str]:
-    """With the folder in front, where there is one."""
+    """Return the families, with their folder in front if they have one."""
     return {
         path.relative_to(FOLDER).as_posix().removesuffix(".json.gz") for path in FOLDER.rglob("*.json.gz")
     }

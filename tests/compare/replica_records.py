@@ -10,11 +10,11 @@ from .batches import describe
 from .cluster import Cluster
 
 PATIENCE_S = 15.0
-"""What a leader has beyond its high watermark is on its way to the followers."""
+"""A leader's records above its high watermark are still on their way to the followers."""
 
 
 def replica_records(cluster: Cluster, prefix: str) -> dict[str, Any]:
-    """By topic and partition. Of replicas that differ all are told of, with their bytes' sizes."""
+    """Return the records by topic and partition. If replicas differ, return all of them with their sizes."""
     topics: dict[str, list[Any]] = {}
     (seen, *_) = cluster.state.seen()
     for (topic, index), partition in sorted(seen.partitions.items()):
@@ -42,12 +42,12 @@ def _on_all(cluster: Cluster, folder: str, replicas: list[int]) -> dict[str, Any
 
 
 def log_bytes(folder: Path) -> bytes:
-    """All batches of a replica; brokers may begin their segments at different offsets."""
+    """Return all batches of a replica. Brokers may begin their segments at different offsets."""
     return b"".join(_batches_of(path.read_bytes()) for path in sorted(folder.glob("*.log")))
 
 
 def _batches_of(segment: bytes) -> bytes:
-    """Without the zeros behind them of a file that was made in its full size."""
+    """Leave out the zeros at the end of a file that was created in its full size."""
     end = 0
     while end + 12 <= len(segment) and (size := int.from_bytes(segment[end + 8 : end + 12], "big")):
         end += 12 + size

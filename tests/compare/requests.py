@@ -14,7 +14,7 @@ Fields = dict[str, Any]
 
 
 def unknown(name: str, topic_id: bytes = UNKNOWN_ID) -> Topic:
-    """A topic that isn't there."""
+    """Return a topic that doesn't exist."""
     return Topic(name, topic_id)
 
 
@@ -24,7 +24,7 @@ def produce(
     transactional_id: str | None = None,
     timeout_ms: int = 10_000,
 ) -> Fields:
-    """Batches for (topic, partition); neighbours of one topic share an entry."""
+    """Batches for (topic, partition). Neighbours of one topic share an entry."""
     topics: list[Fields] = []
     for topic, partition, records in parts:
         if not topics or topics[-1]["name"] != topic.name or topics[-1]["topic_id"] != topic.topic_id:
@@ -50,7 +50,7 @@ def fetch(
     forgotten: Sequence[tuple[Topic, Sequence[int]]] = (),
     **more: Any,
 ) -> Fields:
-    """(topic, partition, offset) and, where wanted, more fields of that partition."""
+    """(topic, partition, offset), and optionally more fields of that partition."""
     topics: list[Fields] = []
     for topic, partition, offset, *extra in parts:
         if not topics or topics[-1]["topic"] != topic.name or topics[-1]["topic_id"] != topic.topic_id:
@@ -75,7 +75,7 @@ def fetch(
 def list_offsets(
     *parts: tuple[str, int, int], isolation_level: int = 0, replica_id: int = -1, leader_epoch: int = -1
 ) -> Fields:
-    """(topic name, partition, timestamp); neighbours of one topic share an entry."""
+    """(topic name, partition, timestamp). Neighbours of one topic share an entry."""
     topics: list[Fields] = []
     for name, partition, timestamp in parts:
         if not topics or topics[-1]["name"] != name:
@@ -94,7 +94,7 @@ def list_offsets(
 def create_topics(
     *topics: Mapping[str, Any], timeout_ms: int = 20_000, validate_only: bool = False
 ) -> Fields:
-    """Topics by their fields; one partition where nothing is said."""
+    """Topics by their fields; by default with one partition."""
     return {
         "topics": [{"num_partitions": 1, "replication_factor": 1} | dict(topic) for topic in topics],
         "timeout_ms": timeout_ms,

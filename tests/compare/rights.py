@@ -1,7 +1,7 @@
-"""The table of rights: users with each single right, requests that each of them sends, and what comes of it.
+"""The table of rights: users with each single right, requests that each of them sends, and their answers.
 
-A user signs in by SASL PLAIN; the connection of that name is theirs. Every request names what a user has a right to
-and what not, there or not, so that the answers show the order of the checks and what is hidden.
+A user signs in by SASL PLAIN on a connection with the user's name. Every request names resources that a user has a
+right to and others, existing or not. So the answers show the order of the checks and what is hidden.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .waiting import ScriptStuck
 
 Fields = dict[str, Any]
 Asked = Fields | Callable[[str], Fields]
-"""A request of all users, or what makes that of each."""
+"""A request for all users, or a function that makes each user's."""
 
 ANY_OPERATION, ALL = 1, 2
 DENY, ALLOW = 2, 3
@@ -49,7 +49,7 @@ def acl(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Of topics, groups and transactional ids alike: theirs, which the rights are about, and others."""
+    """Names for topics, groups and transactional ids alike: the users' own, which the rights are about, and others."""
 
     mine: str
     other: str
@@ -85,10 +85,10 @@ def _acls_of_rights(names: Names) -> Iterable[Fields]:
 
 
 class Table:
-    """What each user is answered to each request."""
+    """The answers to each user for each request."""
 
     def __init__(self, play: Play, *, is_open: bool = False) -> None:
-        """`is_open`: what no ACL is about is everybody's, and none is made."""
+        """`is_open`: what no ACL is about belongs to everybody, and no ACL is made."""
         self.play = play
         self._is_open = is_open
         self.names = Names(*(play.name(suffix) for suffix in ("mine", "other", "gone-mine", "gone-other")))
@@ -106,14 +106,14 @@ class Table:
             self.give(*_acls_of_rights(self.names))
 
     def give(self, *acls: Fields) -> None:
-        """These ACLs are in force once this returns."""
+        """Create these ACLs. They are in force when this returns."""
         answer = self.play.quietly("CreateAcls", 3, {"creations": [*acls]})
         if any(result.error_code for result in answer.results):
             raise ScriptStuck(f"ACLs can't be made: {answer}")
         self.settle()
 
     def take(self, user: str, kind: ResourceType, name: str, operation: int = ANY_OPERATION) -> None:
-        """What the user has of them is gone once this returns."""
+        """Remove the user's ACLs. They are gone when this returns."""
         match = {
             "resource_type_filter": int(kind),
             "resource_name_filter": name,
@@ -129,7 +129,7 @@ class Table:
         self.settle()
 
     def settle(self) -> None:
-        """ACLs come into force in their order, at the broker and at the controller: until one more is."""
+        """ACLs come into force in their order, at the broker and at the controller, so wait until one more is."""
         self._marks += 1
         mark = self.play.name(f"mark-{self._marks}")
         whose = OWNER if self._is_open else CHANGING
@@ -150,19 +150,19 @@ class Table:
         self.play.until("the ACLs are in force", is_in_force)
 
     def sign_in(self, user: str, on: str | None = None) -> str:
-        """The name of the user's connection, which is there once this returns."""
+        """Open the user's connection, and return its name."""
         name = on or user
         self.play.sign_in(name, user, password(user))
         return name
 
     def ask(self, case: str, api: str, version: int, asked: Asked, users: Collection[str] = USERS) -> None:
-        """A row: what each of the users is answered."""
+        """Add a row: the answer to each of the users."""
         for user in users:
             fields = asked(user) if callable(asked) else asked
             self.play.ask(f"{case}: {user}", api, version, fields, on=self.sign_in(user))
 
 
 def rows(table: Table, api: str, version: int, asked: Mapping[str, Asked], **how: Any) -> None:
-    """A row for each of the requests."""
+    """Add a row for each of the requests."""
     for case, fields in asked.items():
         table.ask(f"{case} ({api} v{version})", api, version, fields, **how)

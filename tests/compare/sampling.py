@@ -1,11 +1,11 @@
-"""Which scripts a run plays to Apache Kafka itself, and which to clusters: samples that its seed draws, and with
-`make compare` all.
+"""Which scripts a run plays to Apache Kafka itself, and which to clusters: samples drawn by its seed, or all with `make
+compare`.
 
-What Kafka answers was recorded, and stays what it was as long as neither the script nor Kafka's version changes. So
-barnabas is held against the recordings, and these against Kafka, some in each run: a broker of Kafka's takes seconds to
-start, and each set of properties wants one of its own. Its clusters, four JVMs each, are for `make compare` alone.
+Kafka's answers are recorded, and stay the same until the script or Kafka's version changes. So barnabas is compared
+with the recordings, and in each run some recordings are compared with Kafka. Kafka's broker takes seconds to start, and
+each set of properties needs one of its own. Kafka's clusters, four JVMs each, are only for `make compare`.
 
-To a cluster of ours some are played in each run: brokers that are stopped and killed take their time.
+Each run plays some scripts to a cluster of ours: stopping and killing brokers takes time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ WANTED = os.environ.get("COMPARE", "")
 """`all`, or empty."""
 
 COMMON = "plain"
-"""The properties that most scripts are played with."""
+"""The properties with which most scripts are played."""
 ONE_OF = 12
-"""Of the scripts with those, one in so many."""
+"""Of the scripts with those, one in this many is played."""
 OTHERS = 1
-"""Of the other sets of properties so many, with all of their scripts: each wants a broker of its own."""
+"""Of the other sets of properties, this many are played with all their scripts. Each needs a broker of its own."""
 
 
 def drawn(scripts: Iterable[Script], seed: object) -> frozenset[str]:
-    """The names of those that are played to Apache Kafka in a run with this seed."""
+    """Return the names of the scripts that a run with this seed plays to Apache Kafka."""
     by_properties: dict[str, list[str]] = {}
     for script in sorted(scripts, key=lambda script: script.key):
         if is_cluster(script.properties):
@@ -46,11 +46,12 @@ def drawn(scripts: Iterable[Script], seed: object) -> frozenset[str]:
 
 WRITTEN_FOR_A_CLUSTER = 3
 WRITTEN_FOR_ONE = 10
-"""Of the scripts that are played to a cluster of ours, one in so many."""
+"""Of the scripts for a single broker, one in this many is played to a cluster of ours."""
 
 
 def drawn_for_barnabas(scripts: Iterable[Script], seed: object) -> frozenset[str]:
-    """The keys of those that are played to barnabas in a run with this seed: all that a single broker will do for."""
+    """Return the keys of the scripts that a run with this seed plays to barnabas. All scripts for a single broker are
+    among them."""
     chance = random.Random(str(seed))
     found: list[str] = []
     groups: dict[str, list[str]] = {}
@@ -62,7 +63,7 @@ def drawn_for_barnabas(scripts: Iterable[Script], seed: object) -> frozenset[str
     for properties in (CLUSTER, on_cluster(COMMON)):
         keys = groups.pop(properties, [])
         found += chance.sample(keys, len(keys) // _one_of(properties))
-    # Each other set of properties wants a cluster of its own.
+    # each other set of properties needs a cluster of its own
     for properties in chance.sample(sorted(groups), min(1, len(groups))):
         found += chance.sample(groups[properties], -(-len(groups[properties]) // 2))
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""Where a script is played: a broker, connections to it, and what is set up without being compared."""
+"""The scene of a script: a broker, connections to it, and preparations that aren't compared."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .waiting import PATIENCE_S, ScriptStuck, until
 
 
 class Broker(Protocol):
-    """What is played to."""
+    """What a script is played to."""
 
     port: int
 
     @property
     def sasl_port(self) -> int:
-        """Of the listener at which clients sign in, where its properties have one."""
+        """The port of the listener where clients sign in, if the properties have one."""
         ...
 
     @property
@@ -57,14 +57,14 @@ class Scene:
 
     @property
     def cluster(self) -> Cluster:
-        """What the broker is one of."""
+        """The cluster that the broker belongs to."""
         assert isinstance(self.broker, Cluster), "this script is played to a single broker"
         return self.broker
 
     # --- connections -------------------------------------------------------------------------------------------
 
     def client(self, on: str = "main", *, from_host: str = "127.0.0.1") -> Client:
-        """The connection of that name, opened where there is none or the broker closed it.
+        """Return the connection of that name. Opens it if there is none, or the broker has closed it.
 
         In a cluster it goes to broker 1, unless its name is that of another listener, or begins with it and a colon:
         "broker 2", "broker 2 inter-broker", "controller", "broker 3: another".
@@ -80,7 +80,7 @@ class Scene:
         return client
 
     def sign_in(self, on: str, user: str, password: str) -> None:
-        """The connection of that name is the user's, by SASL PLAIN, from when it is opened."""
+        """Let the connection of that name be the user's, by SASL PLAIN, once it is opened."""
         self._users[on] = (user, password)
 
     def drop(self, on: str) -> None:
@@ -92,12 +92,12 @@ class Scene:
         for name in list(self._clients):
             self.drop(name)
 
-    # --- setting the scene -------------------------------------------------------------------------------------
+    # --- preparations ------------------------------------------------------------------------------------------
 
     def quietly(
         self, api: str, version: int, fields: Mapping[str, Any], *, on: str = "scene", **how: Any
     ) -> Any:
-        """A request whose answer isn't recorded."""
+        """Send a request whose answer isn't recorded, and return the answer."""
         client = self.client(on)
         answer = client.receive(client.say(api, version, fields, **how))
         if not isinstance(answer, Answer):
@@ -105,15 +105,15 @@ class Scene:
         return answer.message
 
     def name(self, suffix: str) -> str:
-        """A topic name that no other script uses."""
+        """Return a topic name that no other script uses."""
         return self.prefix + suffix
 
     def topic(
         self, suffix: str, partitions: int = 1, *, replicas: Sequence[int] = BROKERS, **configs: str
     ) -> Topic:
-        """A new topic, there once this returns. A config's dots are underscores here.
+        """Create a topic, and return when it is there. A config's dots are underscores here.
 
-        replicas: of each partition in a cluster, the one that leads first.
+        replicas: each partition's replicas in a cluster, the leader first.
         """
         name = self.name(suffix)
         placed = [{"partition_index": index, "broker_ids": list(replicas)} for index in range(partitions)]
@@ -143,7 +143,7 @@ class Scene:
         return Topic(name, bytes(created.topic_id))
 
     def until_there(self, name: str, partitions: int = 1) -> None:
-        """Wait until the topic's partitions answer: in Kafka a moment after they were created."""
+        """Wait until the topic's partitions answer: in Kafka a moment after their creation."""
         if self.on_cluster:
             for index in range(partitions):
                 self.cluster.until_led(name, partition=index)
@@ -165,7 +165,7 @@ class Scene:
         self.until(f"topic {name} is there", there)
 
     def until_gone(self, *names: str) -> None:
-        """Wait until Metadata knows these topics no more: in Kafka a moment after they were deleted."""
+        """Wait until Metadata no longer knows these topics: in Kafka a moment after their deletion."""
         asked = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
 
         def gone() -> bool:
@@ -177,12 +177,12 @@ class Scene:
         until(what, holds, within_s=within_s)
 
     def tick(self) -> None:
-        """Let the clock go on by two milliseconds, where the broker's times must differ."""
+        """Let the clock go on by two milliseconds, if the broker's times must differ."""
         start_s = time.time()
         self.until("the clock has gone on", lambda: time.time() - start_s > 0.002)
 
     def write(self, topic: str, *batches: bytes, partition: int = 0) -> int:
-        """Append batches, one request each. The base offset of the last."""
+        """Append batches, one request each. Return the base offset of the last one."""
         base_offset = -1
         for data in batches:
             answer = self.quietly(
@@ -205,10 +205,10 @@ class Scene:
         return base_offset
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop the broker, start it on the same folder."""
+        """Stop the broker, and start it on the same folder."""
         self.close()
         self.broker.restart(kill=kill)
 
     def file(self, topic: str, partition: int, name: str) -> bytes:
-        """A file of a partition's folder, as it is now."""
+        """Return the present content of a file in a partition's folder."""
         return (self.broker.data / f"{topic}-{partition}" / name).read_bytes()

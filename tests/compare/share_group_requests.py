@@ -1,4 +1,4 @@
-"""Requests of share groups (KIP-932) that scripts send often, and what they leave in `__consumer_offsets`."""
+"""Requests of share groups (KIP-932) that scripts send often, and the resulting records in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .share_state_requests import share_state_is_there
 
 
 def coordinators_are_there(play: Play, topic: Topic, *groups: str) -> None:
-    """Those of the groups, and those of their states."""
+    """Wait for the coordinators of the groups, and of their states."""
     coordinator_is_there(play, *groups)
     for group in groups:
         share_state_is_there(play, group, topic)
 
 
 def beat(group: str, member: str, epoch: int, *names: str, **more: Any) -> Fields:
-    """A heartbeat that says nothing but what it is given."""
+    """Make a heartbeat that says only what is given."""
     return {
         "group_id": group,
         "member_id": member,
@@ -60,7 +60,7 @@ def forget(group: str, *names: str) -> Fields:
 
 
 def until_initialized(play: Play, group: str, **partitions: int) -> None:
-    """Wait until so many partitions of these topics are initialized: in Kafka a moment after the heartbeat."""
+    """Wait until these numbers of partitions of the topics are initialized: in Kafka a moment after the heartbeat."""
     wanted = {name: {*range(count)} for name, count in partitions.items()}
 
     def initialized() -> bool:
@@ -75,7 +75,7 @@ def until_initialized(play: Play, group: str, **partitions: int) -> None:
 
 
 def share_group_records(play: Play, group: str, *topics: Topic) -> list[Any]:
-    """As `records_of`; topics are in the order of their names, and not of their random ids."""
+    """Like `records_of`, with topics sorted by name instead of their random ids."""
     found = records_of(play, group, *topics)
     for _, _, value in found:
         for name, each in (value or {}).items():

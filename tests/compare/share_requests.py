@@ -1,4 +1,4 @@
-"""Share consumers of scripts: they keep a session, and ask the leader alone (KIP-932)."""
+"""Share consumers for scripts. They keep a session, and only ask the leader (KIP-932)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ NEEDS = ("InitializeShareGroupState", "ShareFetch", "ShareAcknowledge")
 
 Fields = dict[str, Any]
 Acks = Sequence[tuple[int, int, int | Sequence[int]]]
-"""First and last offset, and a type for all of them or one for each."""
+"""First and last offset, and one type for all of them or one for each."""
 
 
 def configure(play: Play, group: str, **configs: str) -> None:
-    """A group's settings, in force once this returns. A config's dots are underscores here, behind `share.`."""
+    """Set a group's settings. They are in force when this returns. A config's dots are underscores here, without
+    `share.`."""
     wanted = {"share." + name.replace("_", "."): value for name, value in configs.items()}
     play.quietly(
         "IncrementalAlterConfigs",
@@ -48,9 +49,9 @@ def configure(play: Play, group: str, **configs: str) -> None:
 
 
 def share_group(play: Play, suffix: str, *parts: tuple[Topic, int], start: int = -1, **configs: str) -> str:
-    """A group whose share partitions are initialized, and loaded by their leader while there are no records.
+    """Return a group whose share partitions are initialized, and loaded by their leader while there are no records.
 
-    It begins at the earliest offset unless `configs` says other.
+    It begins at the earliest offset unless `configs` says otherwise.
     """
     group = play.name(suffix)
     configure(play, group, **{"auto_offset_reset": "earliest"} | configs)
@@ -63,7 +64,7 @@ def share_group(play: Play, suffix: str, *parts: tuple[Topic, int], start: int =
 
 
 def until_loaded(play: Play, group: str, part: tuple[Topic, int]) -> None:
-    """Wait until the leader has read the state of a share partition: the first answer of a session lists it then."""
+    """Wait until the leader has read the state of a share partition: then a session's first answer lists it."""
 
     def loaded() -> bool:
         answer = play.quietly("ShareFetch", 2, share_fetch(group, "loading", 0, part))
@@ -82,7 +83,7 @@ def share_fetch(
     forget: Sequence[tuple[Topic | bytes, int]] = (),
     **fields: Any,
 ) -> Fields:
-    """`parts` are named; those in `acks` as well."""
+    """Name the partitions in `parts` and in `acks`."""
     acks = acks or {}
     wanted: dict[bytes, list[Fields]] = {}
     for topic, index in dict.fromkeys([*parts, *acks]):
@@ -145,12 +146,12 @@ def _batches(acks: Acks) -> list[Fields]:
 
 
 def produce_batches(play: Play, topic: Topic, *sizes: int, partition: int = 0) -> None:
-    """Record batches of so many records."""
+    """Write batches with these numbers of records."""
     play.write(topic.name, *(batch(size) for size in sizes), partition=partition)
 
 
 class ShareConsumer:
-    """A member with a session on a connection of its own, that counts its epochs as long as all goes well."""
+    """A member with a session on its own connection. It counts its epochs as long as all goes well."""
 
     def __init__(
         self, play: Play, group: str, topic: Topic, member: str = "m", *, partition: int = 0, version: int = 2
@@ -181,7 +182,7 @@ class ShareConsumer:
         return self._counted(answer)
 
     def send(self, case: str, **fields: Any) -> Any:
-        """A fetch whose answer is received later."""
+        """Send a fetch whose answer is received later."""
         pending = self._play.send(case, "ShareFetch", self.version, self.fields(**fields), on=self.on)
         self.epoch += 1
         return pending
@@ -198,7 +199,7 @@ class ShareConsumer:
         self.epoch = 0
 
     def hang_up(self) -> None:
-        """Its connection ends, and its session with it."""
+        """End its connection, and its session with it."""
         self._play.drop(self.on)
         self.epoch = 0
 

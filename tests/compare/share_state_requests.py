@@ -1,4 +1,5 @@
-"""Requests to the share coordinator that scripts send often, and what they leave in `__share_group_state` (KIP-932)."""
+"""Requests to the share coordinator that scripts send often, and the resulting records in `__share_group_state`
+(KIP-932)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ STATE_PARTITIONS = 3
 
 
 def share_state_is_there(play: Play, group: str, topic: Topic, partition: int = 0) -> None:
-    """The topic of states is made, and its coordinators are loaded."""
+    """Wait until the topic of states exists, and its coordinators are loaded."""
     key = SharePartitionKey(group, topic.topic_id, partition).text
 
     def found() -> bool:
@@ -73,7 +74,7 @@ def write(
     start: int = -1,
     count: int = 0,
 ) -> Fields:
-    """Batches: first and last offset, delivery state and count."""
+    """`batches`: first and last offset, delivery state and count."""
     return _asked(
         group,
         [
@@ -106,7 +107,7 @@ def delete(group: str, *parts: tuple[Topic | bytes, int]) -> Fields:
 
 
 def share_records_of(play: Play, group: str, topic: Topic, partition: int = 0) -> list[Any]:
-    """The records of a share partition, in their order: what is of the clock under other names."""
+    """Return the records of a share partition in their order, with names for what depends on the clock."""
     found: list[Any] = []
     for index in range(STATE_PARTITIONS):
         position = 0
@@ -127,7 +128,7 @@ def share_records_of(play: Play, group: str, topic: Topic, partition: int = 0) -
             data = answer.responses[0].partitions[0].records
             if not data:
                 break
-            for record in read_records(bytes(data)):  # those of the first batch
+            for record in read_records(bytes(data)):  # the records of the first batch
                 position = record.offset + 1
                 assert record.key is not None
                 decoded = decode_record(record.key, record.value)

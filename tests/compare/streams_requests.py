@@ -1,4 +1,4 @@
-"""Requests of streams groups (KIP-1071) that scripts send often: topologies, and members that live with them."""
+"""Requests of streams groups (KIP-1071) that scripts send often: topologies, and members with their tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .scene import Topic
 MISSING_INTERNAL_TOPICS = 3
 
 Tasks = Mapping[str, Sequence[int]]
-"""Subtopology → partitions."""
+"""Partitions by subtopology."""
 
 
 def topic_info(name: str, partitions: int = 0, replication_factor: int = 0, **configs: str) -> Fields:
@@ -60,7 +60,7 @@ def tasks(of: Tasks | None) -> list[Fields] | None:
 
 
 def task_offsets(*told: Mapping[str, Mapping[int, int]]) -> list[Fields]:
-    """Subtopology → partition → offset, one after the other."""
+    """Offsets by subtopology and partition, one after the other."""
     return [
         {"subtopology_id": subtopology_id, "partition": partition, "offset": offset}
         for each in told
@@ -78,7 +78,7 @@ def streams_beat(
     standby: Tasks | None = None,
     **more: Any,
 ) -> Fields:
-    """A heartbeat that says nothing but what it is given; a kind of tasks beside another one is empty."""
+    """Make a heartbeat that says only what is given. If one kind of tasks is given, the other kinds are empty."""
     says = active is not None or standby is not None
     return {
         "group_id": group,
@@ -92,13 +92,13 @@ def streams_beat(
 
 
 def streams_join(group: str, member: str, of: Fields | None, process: str = "p", **more: Any) -> Fields:
-    """A member joins with its topology; each of a process of that name."""
+    """Make the heartbeat with which a member joins, with its topology and a process of that name."""
     said = {"topology": of, "process_id": process, "client_tags": [], "rebalance_timeout_ms": LONG_MS}
     return streams_beat(group, member, 0, active={}, **said | more)
 
 
 def tasks_in(answer: Any) -> tuple[dict[str, list[int]], dict[str, list[int]]] | None:
-    """The active and standby tasks that an answer assigns; None where it says nothing of them."""
+    """Return the active and standby tasks that an answer assigns, or None if it has none."""
     if answer.active_tasks is None:
         return None
     active = {each.subtopology_id: list(each.partitions) for each in answer.active_tasks}
@@ -107,7 +107,7 @@ def tasks_in(answer: Any) -> tuple[dict[str, list[int]], dict[str, list[int]]] |
 
 
 def describe_streams(play: Play, case: str, *groups: str, version: int = 0) -> None:
-    """With the description of the topology, where the version knows any."""
+    """Describe the groups, with the topology's description if the version has one."""
     fields: Fields = {"group_ids": list(groups)}
     if version:
         fields["include_topology_description"] = True
@@ -115,8 +115,8 @@ def describe_streams(play: Play, case: str, *groups: str, version: int = 0) -> N
 
 
 def until_internal_topics_are_there(play: Play, fields: Fields) -> Any:
-    """This heartbeat again and again, in quiet, until none is missing: in Kafka a moment after they were asked for. The
-    answer that says so."""
+    """Repeat this heartbeat quietly until no internal topic is missing: in Kafka a moment after they were requested.
+    Return that answer."""
     found: list[Any] = []
 
     def there() -> bool:
@@ -129,7 +129,7 @@ def until_internal_topics_are_there(play: Play, fields: Fields) -> Any:
 
 
 def set_for_group(play: Play, group: str, **settings: str) -> None:
-    """Settings of the group's own, their dots as underscores; `streams.` is put before them. In Kafka its coordinator
+    """Set a group's settings. Their dots are underscores, and `streams.` is put before them. In Kafka the coordinator
     learns of them a moment after the answer."""
     play.quietly(
         "IncrementalAlterConfigs",
@@ -164,7 +164,7 @@ def set_for_group(play: Play, group: str, **settings: str) -> None:
 
 
 def of_two(play: Play, topic: Topic, suffix: str = "") -> Fields:
-    """A topology of two subtopologies: one that repartitions, one that counts what it wrote."""
+    """Return a topology of two subtopologies: one repartitions, the other counts what it wrote."""
     through, store = play.name(f"through{suffix}"), play.name(f"store{suffix}")
     return topology(
         subtopology("0", topic.name, sinks=[through]),

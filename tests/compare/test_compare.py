@@ -1,4 +1,4 @@
-"""barnabas answers as Kafka does, script by script; and the recordings are what Kafka answers."""
+"""barnabas answers as Kafka does, script by script, and the recordings are Kafka's answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .diff import differences
 from .known_differences import compared, expected_of_barnabas
 from .play import STUCK, Script, load_scripts
 
-# One worker plays all scripts of one broker, so that each is started once; another one those of clusters, which have
-# more to wait for.
+# One worker plays all scripts for one broker, so that each broker is started once. Another one plays those for
+# clusters, which wait longer.
 ONE_BROKER, CLUSTERS = pytest.mark.xdist_group("compare"), pytest.mark.xdist_group("compare-clusters")
 
 

@@ -1,4 +1,4 @@
-"""The comparison itself: masks hide no more than they say, and what differs is found."""
+"""Tests of the comparison itself: masks hide no more than they say, and differences are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of rights is whole: of every API that is served, and with answers that hang on who asks."""
+"""The table of rights is complete: it has every served API, with answers that depend on the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 def table() -> dict[str, dict[str, dict[str, str]]]:
-    """API → row → user → answer."""
+    """Return the answers by API, row and user."""
     found: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for family, titles in FAMILIES.items():
         for title in titles:

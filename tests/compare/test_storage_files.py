@@ -1,4 +1,4 @@
-"""Kafka's own tool finds nothing wrong with the files that a log of ours wrote."""
+"""Kafka's own tool finds nothing wrong with the files of our logs."""
 
 import random
 import re
@@ -15,7 +15,7 @@ DumpLog = Callable[..., str]
 
 
 def written(directory: Path, *, stopped: bool) -> PartitionLog:
-    """Several segments of plain, compressed, idempotent, committed, aborted and open records."""
+    """Write several segments of plain, compressed, idempotent, committed, aborted and open records."""
     chance = random.Random(7)
     log = open_log(directory, segment_bytes=20_000, index_interval_bytes=1000)
     sequences = {1: 0, 2: 0}

@@ -20,13 +20,13 @@ from .waiting import ScriptStuck
 TOPIC = Topic("__transaction_state", UNKNOWN_ID)
 PARTITIONS = 3
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client that may write to an internal topic."""
+"""The only client that may write to an internal topic."""
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
 
 
 def partition_of(transactional_id: str) -> int:
-    """Java's String.hashCode, its absolute value, modulo the partitions."""
+    """The absolute value of Java's String.hashCode, modulo the partitions."""
     units = transactional_id.encode("utf-16-be")
     hashed = 0
     for (unit,) in struct.iter_unpack(">H", units):
@@ -35,16 +35,16 @@ def partition_of(transactional_id: str) -> int:
 
 
 def ends(play: Play) -> list[int]:
-    """The ends of the partitions of the log."""
+    """Return the end offsets of the log's partitions."""
     asked = list_offsets(*((TOPIC.name, index, -1) for index in range(PARTITIONS)))
     (topic,) = play.quietly("ListOffsets", 4, asked).topics
     return [each.offset for each in sorted(topic.partitions, key=lambda each: each.partition_index)]
 
 
 def written_since(play: Play, starts: list[int], *, clear_times: bool = False) -> list[dict[str, Any]]:
-    """The records of this script's transactional ids, id by id in the order of their names, masks applied.
+    """Return the records of this script's transactional ids, sorted by id, with masks applied.
 
-    Where a script has `clear_times`, time passes between any two records of an id, and a start can be told from others.
+    With `clear_times`, time passes between any two records of an id, and a start time can be distinguished from others.
     """
     found: list[dict[str, Any]] = []
     for index, start in enumerate(starts):
@@ -80,7 +80,7 @@ def _records(play: Play, data: bytes) -> list[dict[str, Any]]:
         key = decode(TransactionLogKey, 0, bytes(each.key or b""), 2)
         if not key.transactional_id.startswith(play.prefix):
             continue
-        # How many tombstones share a batch is how many ids expired by the same tick.
+        # How many tombstones share a batch depends on how many ids expired in the same tick.
         more = "tombstones" if each.value is None else last_delta
         out.append(
             {
@@ -96,7 +96,7 @@ def _records(play: Play, data: bytes) -> list[dict[str, Any]]:
 
 
 def _times_ms(value: Any) -> tuple[int, int]:
-    """(start, last update) of a transaction."""
+    """Return (start, last update) of a transaction."""
     if value is None:
         return -1, -1
     (version,) = struct.unpack_from(">h", bytes(value))
@@ -126,7 +126,7 @@ def _value(play: Play, value: Any) -> dict[str, Any] | None:
 
 
 def put(play: Play, transactional_id: str, version: int = 1, **fields: Any) -> None:
-    """A record as a coordinator before this one would have left it. It is read when the broker starts the next time."""
+    """Write a record as an earlier coordinator would have left it. The broker reads it at its next start."""
     value = {
         "producer_id": -1,
         "producer_epoch": 0,

@@ -23,7 +23,7 @@ UNDER_WAY = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 STRANGER = 10**12
 """A producer id that nobody was given."""
 
-# Of each transaction version: the versions of Produce, EndTxn and TxnOffsetCommit that its clients send.
+# For each transaction version, the versions of Produce, EndTxn and TxnOffsetCommit that its clients send.
 PRODUCE_VERSION = {1: 11, 2: 12}
 END_VERSION = {1: 4, 2: 5}
 OFFSETS_VERSION = {1: 4, 2: 5}
@@ -41,7 +41,7 @@ def init(
 
 
 def topics_of(parts: Sequence[Part], *, indexes: str = "partitions") -> list[Fields]:
-    """(topic, partition); neighbours of one topic share an entry."""
+    """(topic, partition). Neighbours of one topic share an entry."""
     topics: list[Fields] = []
     for topic, partition in parts:
         name = topic if isinstance(topic, str) else topic.name
@@ -67,7 +67,7 @@ def transaction(
 def add_partitions(
     transactional_id: str, producer_id: int, producer_epoch: int, *parts: Part, verify_only: bool = False
 ) -> Fields:
-    """In the form of clients and in that of brokers."""
+    """The request in the form of clients and in that of brokers."""
     one = transaction(transactional_id, producer_id, producer_epoch, *parts, verify_only=verify_only)
     return {
         "v3_and_below_transactional_id": transactional_id,
@@ -106,7 +106,7 @@ def txn_commit(
     generation: int = -1,
     **more: Any,
 ) -> Fields:
-    """(topic, partition, offset[, metadata]), an entry of its own for each."""
+    """(topic, partition, offset[, metadata]), each with an entry of its own."""
     return {
         "transactional_id": transactional_id,
         "group_id": group,
@@ -172,7 +172,7 @@ def transactional(
     value: bytes = b"x",
     **lies: Any,
 ) -> bytes:
-    """A transactional batch of this minute: producers silent for a day are forgotten."""
+    """Return a transactional batch of this minute: producers that were silent for a day are forgotten."""
     return batch(
         [record(value, offset_delta=i) for i in range(count)],
         **{
@@ -187,7 +187,7 @@ def transactional(
 
 
 def coordinator_is_there(play: Play) -> None:
-    """Wait until every partition of `__transaction_state` is served, and producer ids are there."""
+    """Wait until every partition of `__transaction_state` is served, and producer ids are available."""
     ids = [f"{play.prefix}any{i}" for i in range(12)]
     play.until(
         "the transaction topic is there",
@@ -210,13 +210,13 @@ def coordinator_is_there(play: Play) -> None:
 
 
 def state_of(play: Play, transactional_id: str) -> str:
-    """The transaction's state, "" where there is none."""
+    """Return the transaction's state, or "" if there is none."""
     answer = play.quietly("DescribeTransactions", 0, describe(transactional_id))
     return str(answer.transaction_states[0].transaction_state)
 
 
 def rest(play: Play, *transactional_ids: str) -> None:
-    """Wait until the ends of these transactions are complete: in Kafka a moment after they were answered."""
+    """Wait until the ends of these transactions are complete: in Kafka a moment after their answers."""
 
     def complete() -> bool:
         answer = play.quietly("DescribeTransactions", 0, describe(*transactional_ids))
@@ -226,7 +226,7 @@ def rest(play: Play, *transactional_ids: str) -> None:
 
 
 def log_in_any_order(play: Play, topic: Topic, partition: int = 0) -> list[str]:
-    """The batches of a partition where nobody knows the order of: each without its offset, sorted."""
+    """Return the batches of a partition with unknown order, each without its offset, sorted."""
     answer = play.quietly("Fetch", 12, fetch((topic, partition, 0)))
     shown = masked("Fetch", plain(answer, 12), play.names, play.script.name)
     (found,) = shown["responses"][0]["partitions"]
@@ -268,14 +268,14 @@ class Producer:
         return self
 
     def batch(self, topic: Topic, partition: int, count: int = 1, **lies: Any) -> bytes:
-        """The next batch for a partition, counted as sent."""
+        """Return the next batch for a partition, counted as sent."""
         sequence = self.sequences.get((topic.name, partition), 0)
         self.sequences[topic.name, partition] = sequence + count
         mine: Mapping[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
         return transactional(self.play, sequence, count, **mine | lies)
 
     def send(self, topic: Topic, partition: int = 0, count: int = 1, **lies: Any) -> int:
-        """A batch, added to the transaction as clients of this version do. Its offset."""
+        """Send a batch, added to the transaction as clients of this version do. Return its offset."""
         if self.tv == 1:
             self.add((topic, partition))
         asked = produce(
@@ -305,7 +305,7 @@ class Producer:
         return self
 
     def crash(self) -> Producer:
-        """Forget all: what comes next is a new instance's."""
+        """Forget everything: what comes next is a new instance's."""
         self.producer_id = self.producer_epoch = -1
         self.sequences.clear()
         return self
@@ -321,7 +321,7 @@ class Producer:
         return answers[-1]
 
     def _take(self, answer: Any) -> None:
-        """The id and epoch of an answer, if it has any. An id that is new is named after this producer."""
+        """Take id and epoch from an answer, if it has any. A new id is named after this producer."""
         self._expect(answer.error_code, type(answer).__name__)
         producer_id = getattr(answer, "producer_id", -1)
         if producer_id == -1:
@@ -345,7 +345,7 @@ class Producer:
 
 
 def error_codes(answer: Any) -> set[int]:
-    """All that stand in an answer, however deep."""
+    """Return all error codes in an answer, however deep."""
     found: set[int] = set()
     stack = [answer]
     while stack:

@@ -1,4 +1,4 @@
-"""Waiting for what a script can't go on without."""
+"""Waiting for something without which a script can't go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_S = 60.0
 
 
 class ScriptStuck(Exception):
-    """The broker's answers leave the script no way to go on."""
+    """After the broker's answers, the script can't go on."""
 
 
 def until(what: str, holds: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
