@@ -129,7 +129,7 @@ class Clock:
         self._told(do="skip_to_next")
 
     def run(self) -> None:
-        """Let the clock go on by itself again, from where it stopped."""
+        """Let the clock run again by itself, from where it stopped."""
         self._told(do="run")
 
     def _told(self, **how: object) -> Any:
@@ -137,7 +137,7 @@ class Clock:
 
 
 class Snapshot:
-    """What a broker held at one moment: a folder at `path`. It is removed with this object, or by `remove()`."""
+    """A broker's state at one moment, in a folder at `path`. It is removed with this object, or by `remove()`."""
 
     def __init__(self) -> None:
         root = Path(tempfile.mkdtemp(prefix="barnabas-snapshot-"))
@@ -462,9 +462,9 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def control_url(self) -> str:
-        """Where a program in any language asks over HTTP what a test can ask: `http://host:port/v1`. The first call
-        opens it, at a free port of loopback. A stop or a kill changes the port, a reset doesn't. Needs the extra
-        `metrics`. Raises BrokerError if the broker doesn't run."""
+        """The address at which a program in any language can do over HTTP what a test can: `http://host:port/v1`. The
+        first call opens it, on a free loopback port. A stop or a kill changes the port, a reset doesn't. Needs the
+        extra `metrics`. Raises BrokerError if the broker doesn't run."""
         found = self._ask({"ask": "serve_http", "token": self.control_token})
         return f"http://{found['host']}:{found['port']}/v1"
 

@@ -1,4 +1,5 @@
-"""Where a program is tried: on one broker, or on a cluster of several. Each run begins there with the same state."""
+"""The ground on which a program is tried: one broker, or a cluster of several. Each run begins there with the same
+state."""
 
 from __future__ import annotations
 
@@ -35,32 +36,32 @@ OF_CLUSTERS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
 }
-"""The settings of a cluster's nodes. Others lead what a killed broker led once its session is over."""
+"""The settings of a cluster's nodes. Other brokers take over from a killed one once its session has expired."""
 
 
 class Ground(abc.ABC):
-    """One broker or several, in a `with`."""
+    """One broker or several, for a `with` block."""
 
     size: int
     """How many brokers."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
-        """The number of the last request that each broker has told of in this run."""
+        """The number of each broker's last request that was reported in this run."""
         self._before: list[Request] = []
-        """This run's requests to processes of brokers that were killed."""
+        """This run's requests to processes of killed brokers."""
 
     @property
     @abc.abstractmethod
     def kafka(self) -> Broker | Cluster:
-        """What to ask about records and requests, and where to arm faults."""
+        """The broker or cluster for questions about records and requests, and for faults."""
 
     @abc.abstractmethod
     def keep(self) -> None:
-        """Have all runs begin with what it holds now."""
+        """Let all runs begin with its present state."""
 
     def begin(self) -> None:
-        """Put it back to what it held at `keep`."""
+        """Put it back to its state at `keep`."""
         self._seen.clear()
         self._before.clear()
         self._put_back()
@@ -71,19 +72,19 @@ class Ground(abc.ABC):
 
     @abc.abstractmethod
     def end_sessions(self) -> None:
-        """Have the sessions of all members of groups time out."""
+        """Time out the sessions of all group members."""
 
     @abc.abstractmethod
     def end_all(self) -> None:
-        """The same, and have all open transactions time out."""
+        """Time out all sessions, and all open transactions."""
 
     @abc.abstractmethod
     def settle(self) -> None:
-        """Have all open transactions end, whatever their timeout. What is committed can be read then."""
+        """End all open transactions, whatever their timeout. Then everything committed can be read."""
 
     @abc.abstractmethod
     def struck(self, fault: Fault) -> None:
-        """Take note of where the fault has happened. It won't happen at another broker."""
+        """Note where the fault has happened, and keep it from happening at another broker."""
 
     @abc.abstractmethod
     def kill_and_start(self) -> None:
@@ -91,7 +92,7 @@ class Ground(abc.ABC):
 
     @abc.abstractmethod
     def move(self, api: str) -> str:
-        """Have another broker lead or coordinate what the held request is about. Return in words what has moved."""
+        """Let another broker lead or coordinate what the held request is about. Return in words what has moved."""
 
     @abc.abstractmethod
     def _nodes(self) -> Iterable[tuple[str, Asked]]:
@@ -113,7 +114,7 @@ class Ground(abc.ABC):
         return sorted(found, key=lambda each: (each["at_ms"], each["n"]))
 
     def _note_all_of(self, name: str, node: Asked) -> None:
-        """Keep what a process has journaled that is about to be killed."""
+        """Keep the journal of a process that is about to be killed."""
         self._before += _all_of(name, node)
         self._seen.pop(name, None)
 
@@ -137,7 +138,7 @@ def _all_of(name: str, node: Asked) -> Iterator[Request]:
 
 
 class OneBroker(Ground):
-    """It is put back by a snapshot, and its clock moves."""
+    """One broker. A snapshot puts it back, and its clock is moved."""
 
     size = 1
 
@@ -193,8 +194,8 @@ class OneBroker(Ground):
 
 
 class SeveralBrokers(Ground):
-    """A cluster. It is put back by starting it anew on a copy of its folders. Its nodes watch each other by the clock,
-    which therefore stays as it is. Sessions and transactions are timed out one by one."""
+    """A cluster. It is put back by a new start on a copy of its folders. Its nodes watch each other by the clock, so
+    the clock stays as it is. Sessions and transactions are timed out one by one."""
 
     def __init__(self, size: int) -> None:
         from barnabas.cluster import Cluster
@@ -276,7 +277,7 @@ class SeveralBrokers(Ground):
         return ", ".join(moved) or "nothing could be moved"
 
     def _subjects(self, broker: ClusterNode, api: str) -> list[tuple[str, int]]:
-        """Return the partitions that the requests under way are about: those of coordinators, or of records."""
+        """Return the partitions that the requests in progress are about: those of coordinators, or of records."""
         found: dict[tuple[str, int], None] = {}
         for each in requests_of(broker, {"api": api}):
             if each["took_ms"] is not None:

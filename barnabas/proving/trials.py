@@ -309,7 +309,7 @@ class _Run:
         """True if the program has made progress since the last look."""
         return any(lasting(self._ground.news()))
 
-    # --- what happens -----------------------------------------------------------------------------------------
+    # --- the strikes ------------------------------------------------------------------------------------------
 
     def _strike(self) -> None:
         assert self.hazard is not None

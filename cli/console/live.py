@@ -216,11 +216,11 @@ class LiveKafka:
         return found
 
     def clients(self) -> dict[str, Any]:
-        """As the brokers' listeners for metrics have them."""
+        """Return the clients according to the brokers' metrics listeners."""
         return self._telemetry.all()
 
     def client(self, instance_id: str, listener: str) -> dict[str, Any]:
-        """One of them, and all that it has told there."""
+        """Return one client, with everything that it has reported there."""
         return self._telemetry.one(instance_id, listener)
 
     def partitions_of(self, topic: str) -> int:

@@ -1,6 +1,6 @@
-"""What clients have pushed to the brokers (KIP-714), as the brokers' listeners for metrics tell it.
+"""The metrics that clients have pushed to the brokers (KIP-714), from the brokers' metrics listeners.
 
-The listener is barnabas' own, so Apache Kafka has none of it: there a plugin takes what clients push.
+The metrics listener is barnabas's own. Apache Kafka has nothing like it: there a plugin takes what clients push.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 
 PATIENCE_S: Final = 3.0
 MOST_BYTES: Final = 8 * 1024 * 1024
-"""Of a broker's answer."""
+"""The most bytes of a broker's answer."""
 TABLE: Final = (
     "producer.request.latency.avg",
     "producer.record.send.total",
@@ -27,11 +27,11 @@ TABLE: Final = (
     "consumer.fetch.manager.records.lag",
     "consumer.fetch.manager.records.lag.max",
 )
-"""What the list of clients shows of each."""
+"""The fields that the list of clients shows."""
 
 
 def listener_of(text: str) -> tuple[str, int]:
-    """HOST:PORT, the host without brackets. Raises CommandUsageError."""
+    """Split HOST:PORT, and return the host without brackets. Raises CommandUsageError."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise CommandUsageError(f"--metrics {text}: HOST:PORT is the form")
@@ -39,14 +39,14 @@ def listener_of(text: str) -> tuple[str, int]:
 
 
 class ClientTelemetry:
-    """Of the brokers whose listeners for metrics these are."""
+    """Asks the metrics listeners of the brokers."""
 
     def __init__(self, listeners: Sequence[str] = ()) -> None:
-        """Raises CommandUsageError."""
+        """Raises CommandUsageError for a wrong address."""
         self._listeners = {text: listener_of(text) for text in listeners}
 
     def all(self) -> dict[str, Any]:
-        """Every client, with what `TABLE` says; a broker that doesn't answer is among the problems."""
+        """Return every client with the fields of `TABLE`. A broker that doesn't answer is among the problems."""
         clients: list[dict[str, Any]] = []
         problems = []
         count = 0
@@ -65,12 +65,12 @@ class ClientTelemetry:
         }
 
     def one(self, client: str, listener: str) -> dict[str, Any]:
-        """A client, with all that it has pushed there. Raises CommandError."""
+        """Return a client with everything that it has pushed there. Raises CommandError."""
         if listener not in self._listeners:
-            raise CommandError(f"{listener} is none of the listeners that --metrics names")
+            raise CommandError(f"{listener} isn't one of the listeners in --metrics")
         for each in self._told(listener, [("client", client)])["clients"]:
             return {**each, "listener": listener}
-        raise CommandError(f"no client of the id {client} is connected to {listener} any more")
+        raise CommandError(f"no client with the id {client} is connected to {listener} any more")
 
     def _told(self, listener: str, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
         connection = http.client.HTTPConnection(*self._listeners[listener], timeout=PATIENCE_S)
@@ -81,14 +81,12 @@ class ClientTelemetry:
             if answer.status != 200:
                 raise CommandError(f"{listener} has no list of clients: it answers {answer.status}")
             if len(data) > MOST_BYTES:
-                raise CommandError(f"{listener} tells of more clients than can be shown")
+                raise CommandError(f"{listener} lists more clients than can be shown")
             told = json.loads(data)
             if not isinstance(told, dict) or not {"clients", "count"} <= told.keys():
-                raise CommandError(f"{listener} is no listener for metrics of barnabas'")
+                raise CommandError(f"{listener} isn't a metrics listener of barnabas")
             return told
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise CommandError(
-                f"{listener}, which --metrics names, doesn't answer: {error}", UNREACHABLE
-            ) from None
+            raise CommandError(f"{listener} (from --metrics) doesn't answer: {error}", UNREACHABLE) from None
         finally:
             connection.close()

@@ -44,10 +44,10 @@ class Shown(Protocol):
         """Return users and ACLs."""
 
     def clients(self) -> dict[str, Any]:
-        """What clients tell of themselves."""
+        """Return what clients report about themselves."""
 
     def client(self, instance_id: str, listener: str) -> dict[str, Any]:
-        """One of them, and all that it has told there."""
+        """Return one client, with everything that it has reported there."""
 
     def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
         """Abort a transaction. Without `execute`, return the question to answer first."""

@@ -1,4 +1,4 @@
-"""kfake, built where there is Go: what users of Go test against, beside which a suite is measured as well."""
+"""kfake, built if there is Go. Users of Go test against it; a suite is measured beside it, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ BUILD_TIMEOUT_S = 600.0
 
 
 def command(folder: Path) -> str | None:
-    """What starts it, once it is built in the folder; None, with the reason printed, where it can't be."""
+    """Return the command that starts it, after building it in the folder. If it can't be built, print the reason and
+    return None."""
     go = shutil.which("go")
     if go is None:
         print("kfake is left out: there is no go")

@@ -108,12 +108,12 @@ def test_a_change_without_the_pages_header_or_with_too_much_is_refused(console: 
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        ("topic", "topic is needed, as a text"),
-        ("broker?node=x", "node is needed, as a number from 0 to 2147483647"),
-        ("ribbon?topic=t", "partition is needed, as a number from 0 to 2147483647"),
-        ("ribbon?topic=t&partition=2147483648", "partition is needed"),
+        ("topic", "topic must be given, as a text"),
+        ("broker?node=x", "node must be given, as a number from 0 to 2147483647"),
+        ("ribbon?topic=t", "partition must be given, as a number from 0 to 2147483647"),
+        ("ribbon?topic=t&partition=2147483648", "partition must be given"),
         ("records?topic=t&partition=0&from=99999999999999999999", "from 99999999999999999999: it takes"),
-        ("batch?topic=t&partition=0&offset=-1", "offset is needed"),
+        ("batch?topic=t&partition=0&offset=-1", "offset must be given"),
         (f"group?group={'g' * 10_001}", "group is too long"),
     ],
 )
@@ -128,13 +128,13 @@ def test_a_question_that_makes_no_sense_is_told_what_is_needed(
 @ON_OURS_ALONE
 def test_a_change_that_makes_no_sense_is_told_what_is_needed(console: Asking) -> None:
     for verb, body, said in (
-        ("abort", {"id": 7}, "id is needed, as a text"),
-        ("abort", {"topic": "t", "partition": True}, "partition is needed"),
-        ("abort", {"topic": "t", "partition": 0}, "start_offset is needed"),
-        ("reset", {"group": "g", "to": "earliest", "topics": "t"}, "topics has to be a list"),
+        ("abort", {"id": 7}, "id must be given, as a text"),
+        ("abort", {"topic": "t", "partition": True}, "partition must be given"),
+        ("abort", {"topic": "t", "partition": 0}, "start_offset must be given"),
+        ("reset", {"group": "g", "to": "earliest", "topics": "t"}, "topics must be a list"),
         ("reset", {"group": "g", "to": "nowhere"}, "--to nowhere: "),
-        ("delete-records", {"topic": "\ud800", "partition": 0}, "topic is too long, or no text"),
-        ("delete-records", {"topic": "t", "partition": 0, "before": "x"}, "before is needed"),
+        ("delete-records", {"topic": "\ud800", "partition": 0}, "topic is too long, or isn't valid text"),
+        ("delete-records", {"topic": "t", "partition": 0, "before": "x"}, "before must be given"),
     ):
         answer = console.post(verb, body)
         assert (answer.status, json.loads(answer.body)["error"][: len(said)]) == (400, said), body
