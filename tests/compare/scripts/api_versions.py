@@ -1,4 +1,4 @@
-"""ApiVersions: what is listed, and how versions and names that are not right are answered."""
+"""ApiVersions: the APIs it lists, and its answers to versions and names that are wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def every_version(play: Play) -> None:
 
 @script
 def other_versions(play: Play) -> None:
-    """KIP-511: answered in version 0, with the range that is right."""
+    """An unknown version is answered in version 0, with the range that is right (KIP-511)."""
     for version in (5, 6, 99, 32767, -1, -32768):
         body = b"\x08compare\x041.0\x00"
         play.raw_frame(f"v{version}", header(18, version, 7) + body, on="other")
@@ -50,7 +50,7 @@ def software_names(play: Play) -> None:
 
 @script
 def any_time(play: Play) -> None:
-    """It need not be the first request, nor the only one."""
+    """ApiVersions doesn't have to be the first request, nor the only one."""
     play.ask("a Metadata first", "Metadata", 9, {"topics": []})
     play.ask(
         "then ApiVersions", "ApiVersions", 3, {"client_software_name": "a", "client_software_version": "b"}

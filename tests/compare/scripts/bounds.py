@@ -1,4 +1,4 @@
-"""Requests that make more records than Kafka's controller writes at once: they are given up, whole or in part."""
+"""Requests that make more records than Kafka's controller writes at once. The broker rejects them, whole or in part."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST = 10_000
 
 
 def outcomes(results: Any) -> list[list[Any]]:
-    """Error code, whether with a text, and how often."""
+    """Return each error code, whether it comes with a text, and how often it occurs."""
     counted = Counter((result.error_code, result.error_message is not None) for result in results)
     return sorted([int(code), text, times] for (code, text), times in counted.items())
 
 
 @script
 def new_topics(play: Play) -> None:
-    """The record of a topic counts as those of its partitions, and its settings."""
+    """The topic's own record counts too, besides those of its partitions and settings."""
     n = iter(range(1000))
 
     def topic(partitions: int, **configs: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def new_topics(play: Play) -> None:
 
 @script
 def more_partitions(play: Play) -> None:
-    """Past the bound a topic is refused, and those behind it."""
+    """A topic past the bound is refused, and so are the topics behind it."""
     a, b, c = (play.topic(name, 1).name for name in "abc")
     one = [{"broker_ids": [1]}]
     for case, topics in {
@@ -146,7 +146,7 @@ def quotas(play: Play) -> None:
 
 @script(needs=QUOTA_NEEDS)
 def bytes_of_quotas(play: Play) -> None:
-    """Each record of an entity has its names: a request comes to more bytes than it has itself."""
+    """Each record of an entity repeats its names, so the records have more bytes than the request."""
     keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 
     def long_names(number: int, value: float | None) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def describe_topic_partitions(play: Play) -> None:
 
 @script(properties="second")
 def all_topic_partitions(play: Play) -> None:
-    """An empty list is all topics. Others may add some meanwhile, so only ours are looked at."""
+    """An empty list asks for all topics. Other scripts may add some meanwhile, so this compares only its own."""
     a = play.topic("a", 3)
     play.topic("b")
     play.ask("all", "DescribeTopicPartitions", 0, describe())

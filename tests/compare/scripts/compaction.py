@@ -36,7 +36,7 @@ class Idempotent:
 
 
 class History:
-    """One topic, and who writes to it."""
+    """One topic and its writers."""
 
     def __init__(self, play: Play, seed: int) -> None:
         self.play = play
@@ -133,7 +133,7 @@ class History:
             producer.end(commit=self.chance.random() < 0.5)
 
     def come_back(self) -> None:
-        """A new instance; what was open is aborted."""
+        """Start a new instance, which aborts an open transaction."""
         producer = self.chance.choice(self.transactional)
         self.open.discard(producer)
         producer.crash().init()
@@ -211,7 +211,7 @@ def producers_that_come_back(play: Play) -> None:
 
 @script(properties="compacting")
 def timestamps_of_the_broker(play: Play) -> None:
-    """LogAppendTime: a record's time is its batch's, with a delete horizon too."""
+    """With LogAppendTime, a record has its batch's time, even if the batch has a delete horizon."""
     topic = play.topic(
         "a",
         cleanup_policy="compact",

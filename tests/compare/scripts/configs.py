@@ -122,7 +122,7 @@ def list_resources(play: Play) -> None:
 
 @script(needs=NEEDS, properties="strict")
 def describe_with_a_file(play: Play) -> None:
-    """A broker whose file says otherwise than the defaults."""
+    """A broker whose file overrides the defaults."""
     name = broker_name(play)
     a = play.topic("a", 1, retention_ms="1234", cleanup_policy="delete")
     play.ask("a topic", "DescribeConfigs", 4, described(resource(TOPIC, a.name, every=True)))

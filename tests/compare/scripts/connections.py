@@ -1,4 +1,4 @@
-"""Frames, headers and bodies that are not right, and what becomes of their connection."""
+"""Malformed frames, headers and bodies, and what happens to their connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..requests import fetch, metadata, produce
 
 
 def good_requests(play: Play) -> dict[str, dict[str, Any]]:
-    """One sound request of each API that is compared."""
+    """Return one valid request of each API that is compared."""
     topic = play.topic("a")
     name = topic.name
     return {
@@ -100,7 +100,7 @@ def headers(play: Play) -> None:
 
 @script
 def apis_and_versions(play: Play) -> None:
-    """Keys and versions that are not served close the connection."""
+    """An API key or version that isn't served closes the connection."""
     for key in (-32768, -1, 4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 999, 32767):
         play.raw_frame(f"api key {key}", header(key, 0, 5) + b"\0" * 50)
     for name in good_requests(play):
@@ -113,7 +113,7 @@ def apis_and_versions(play: Play) -> None:
 
 @script
 def bodies_cut_short(play: Play) -> None:
-    """Each API, in each version, without its last byte; and with bytes behind it."""
+    """Send each API, in each version, without its last byte, and with extra bytes behind it."""
     for name, fields in good_requests(play).items():
         for version in versions(name):
             start = header(API_KEYS[name], version, 5)
@@ -148,7 +148,7 @@ def unknown_tagged_fields_in_bodies(play: Play) -> None:
 
 @script
 def lengths_that_lie(play: Play) -> None:
-    """Counts and lengths within bodies. Metadata v0-8 has an int32 count, v9+ a varint."""
+    """Send wrong counts and lengths within bodies. Metadata v0-8 has an int32 count, v9+ a varint."""
     name = struct.pack(">h", 1) + b"a"
     for case, version, data in (
         ("a count of 2 with one element", 1, struct.pack(">i", 2) + name),
@@ -183,7 +183,7 @@ def lengths_that_lie(play: Play) -> None:
         ("a number in more bytes than it needs", 9, b"\x82\x00\x02a\x00" + b"\x00\x00\x00\x00"),
     ):
         if "null" in case and "not" not in case:
-            # all topics of the broker, other scripts' too: that an answer comes is all that can be compared
+            # Other scripts' topics are listed too, so only the fact that an answer comes can be compared.
             payload = frame(header(3, version, 5) + data)
             client = play.client("all")
             client.send_bytes(payload)
@@ -280,7 +280,7 @@ def requests_in_pieces(play: Play) -> None:
 
 @script
 def a_bad_request_behind_good_ones(play: Play) -> None:
-    """Good ones before it are answered; what comes behind it is not looked at."""
+    """The good requests before it are answered; the ones behind it are never read."""
     topic = play.topic("a")
     for case, bad in {
         "an unknown api": frame(header(999, 0, 5)),
@@ -317,7 +317,7 @@ def one_bad_connection_does_not_touch_others(play: Play) -> None:
 
 @script
 def half_closed(play: Play) -> None:
-    """The client says that it will send no more, and still reads."""
+    """The client shuts down its sending side, and still reads."""
     topic = play.topic("a")
     for case, api, version, fields in (
         ("behind a request", "Metadata", 9, metadata("nowhere")),
@@ -346,7 +346,7 @@ def _end_of(client: Client) -> str:
 
 @script
 def too_many_of_one_host(play: Play) -> None:
-    """max.connections.per.ip: accepted by TCP and closed at once; the others stay."""
+    """max.connections.per.ip: TCP accepts one more connection and the broker closes it at once; the others stay."""
     asked = ("ApiVersions", 0, {})
     kept = []
     for i in range(LIMITED_HOST_CONNECTIONS):

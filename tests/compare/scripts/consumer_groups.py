@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: what is refused, epochs, leaving, static members (KIP-848)."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: refusals, epochs, leaving, static members (KIP-848)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def refused(play: Play) -> None:
 
 @script(properties="consumers")
 def a_life(play: Play) -> None:
-    """Two members come, share, change their minds and go."""
+    """Two members join, share partitions, change their subscriptions and leave."""
     topic = play.topic("t", partitions=3)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -190,7 +190,7 @@ def limits(play: Play) -> None:
 
 @script(properties="consumers")
 def metadata(play: Play) -> None:
-    """Topics that come, grow and go."""
+    """Topics are created, grow and are deleted."""
     name = play.name("later")
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -263,7 +263,7 @@ def after_a_restart(play: Play) -> None:
 
 @script(properties="consumers")
 def without_a_client_id(play: Play) -> None:
-    """A client need not say who it is; Kafka's records have no null for that."""
+    """A client doesn't have to send a client id; Kafka's records have no null for it."""
     topic = play.topic("t")
     group, classic = play.name("g"), play.name("classic")
     coordinator_is_there(play, group, classic)

@@ -1,4 +1,5 @@
-"""Random histories of a consumer group, from seeds. Member ids are the clients' own, so that all is determined."""
+"""Random histories of a consumer group, from seeds. The clients choose their member ids, so that everything is
+deterministic."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ INSTANCES = (None, None, "i", "j")
 
 
 class Known:
-    """What a member knows of itself."""
+    """What a member knows about itself."""
 
     def __init__(self, instance: str | None) -> None:
         self.instance = instance
@@ -59,7 +60,7 @@ class History:
         self.play.note(self.case("records"), records_of(self.play, self.group, self.topic, self.other))
 
     def names(self) -> list[str]:
-        """One topic in most cases; of two the random ids would say which comes first."""
+        """Return one topic in most cases. With two, the random topic ids would decide which comes first."""
         return self.chance.choice(([self.topic.name],) * 4 + ([self.other.name], [], ["nowhere"]))
 
     def beat(self, what: str, member: str, known: Known, epoch: int, **more: object) -> None:
@@ -79,8 +80,8 @@ class History:
     def somebody_joins(self) -> None:
         member = self.chance.choice(MEMBERS)
         known = Known(self.chance.choice(INSTANCES))
-        # Of two assignors that as many members name, which one Kafka prefers depends on who sends a heartbeat, and each
-        # such heartbeat gives the group an epoch: see GAPS.md.
+        # If as many members name one assignor as another, the sender of a heartbeat decides which one Kafka prefers,
+        # and each such heartbeat gives the group a new epoch: see GAPS.md.
         more: dict[str, object] = {"server_assignor": self.chance.choice((None, None, None, "range"))}
         if known.instance is not None:
             more["instance_id"] = known.instance

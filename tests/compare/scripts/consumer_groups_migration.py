@@ -1,4 +1,4 @@
-"""Groups that go over between the classic and the consumer protocol while members are in them (KIP-848)."""
+"""Groups that move between the classic and the consumer protocol while they have members (KIP-848)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assignment(*topics: tuple[str, tuple[int, ...]], user_data: bytes | None = N
 def classic_member(
     play: Play, group: str, topic: Topic, partitions: tuple[int, ...], *, version: int = 5, **fields: Any
 ) -> Member:
-    """A stable classic group of one member that has all."""
+    """Form a stable classic group whose only member owns everything."""
     fields = {"protocols": [("range", protocol_subscription(1, topic.name))]} | fields
     member = Member(play, group, "classic", version=version, **fields)
     if "group_instance_id" not in fields:
@@ -46,7 +46,7 @@ def classic_member(
 
 @script(properties="consumers")
 def up_and_down(play: Play) -> None:
-    """A classic member, one of the new protocol that comes and goes."""
+    """A classic member stays, while a member of the new protocol joins and leaves."""
     topic = play.topic("t", partitions=4)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -133,7 +133,7 @@ def up_and_down(play: Play) -> None:
 
 @script(properties="consumers")
 def static_ones(play: Play) -> None:
-    """A static member changes its protocol to and fro."""
+    """A static member switches its protocol back and forth."""
     topic = play.topic("t", partitions=4)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -170,7 +170,7 @@ def static_ones(play: Play) -> None:
 
 @script(properties="consumers")
 def static_one_changes(play: Play) -> None:
-    """It comes back with another subscription, so that the downgrade rebalances."""
+    """A static member comes back with another subscription, so that the downgrade rebalances."""
     topic, other = play.topic("t", partitions=2), play.topic("u", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -224,7 +224,7 @@ def that_are_not_upgraded(play: Play) -> None:
         play.note(f"{case}: records", records_of(play, groups[case], topic, in_runs=True))
     group = groups["simple"]
     play.quietly("ConsumerGroupHeartbeat", 1, beat(group, "new", -1))
-    # One with an id that isn't known would make Kafka forget the group, in memory alone.
+    # An unknown member id would make Kafka forget the group, though only in memory.
     fields = join(group, protocols=[("range", subscription(topic.name))])
     play.ask("a classic member joins the empty group", "JoinGroup", 5, fields)
     # Kafka asks for the member id before it has written what becomes of the group, and describes what is committed.

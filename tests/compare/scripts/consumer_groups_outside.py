@@ -1,4 +1,4 @@
-"""Offsets of consumer groups, and what is to be seen of such groups through the older requests (KIP-848)."""
+"""Offsets of consumer groups, and what the older requests show of such groups (KIP-848)."""
 
 from __future__ import annotations
 

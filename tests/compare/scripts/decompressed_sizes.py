@@ -8,7 +8,7 @@ from ..play import Play, script
 from ..requests import list_offsets, produce
 
 BODY_BYTES = 110
-"""Of a record of 100 bytes with the key "key" and no headers."""
+"""The size of a record with 100 bytes, the key "key" and no headers."""
 
 
 @script(needs=NEEDS)

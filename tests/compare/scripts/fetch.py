@@ -1,4 +1,4 @@
-"""Fetch without a session: what is asked for, what comes, and how much of it."""
+"""Fetch without a session: which requests are answered, with which data, and how much of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..requests import ZERO_ID, fetch, unknown
 
 
 def filled(value_bytes: int, first: int = 0, **how: int) -> bytes:
-    """A batch of one record; `first` makes it another."""
+    """Return a batch of one record. Another `first` makes it a different one."""
     return batch([record(b"%06d" % first + b"x" * (value_bytes - 6))], **how)
 
 
@@ -107,7 +107,7 @@ def who_asks(play: Play) -> None:
 
 @script
 def last_fetched_epochs(play: Play) -> None:
-    """KIP-595: the leader says where a follower's log and its own part."""
+    """The leader says where a follower's log diverges from its own (KIP-595)."""
     topic = play.topic("a")
     empty = play.topic("empty")
     play.write(topic.name, batch(3))
@@ -172,7 +172,7 @@ def isolation_levels(play: Play) -> None:
 
 @script
 def how_many_bytes(play: Play) -> None:
-    """max_bytes, partition_max_bytes and batches that are torn by them. Each batch has 1000 bytes."""
+    """max_bytes, partition_max_bytes and batches that they cut. Each batch has 1000 bytes."""
     topic = play.topic("a", 3)
     size = 1000 - (len(filled(100)) - 100) - 1
     for partition in range(3):
@@ -255,7 +255,7 @@ def batches_larger_than_what_is_asked_for(play: Play) -> None:
 
 @script
 def reading_from_the_middle_of_a_large_log(play: Play) -> None:
-    """Through the offset index: the first batch is the one that holds the offset."""
+    """The offset index finds the first batch, which is the one that holds the offset."""
     topic = play.topic("a")
     play.write(
         topic.name,

@@ -1,4 +1,5 @@
-"""Fetch sessions (KIP-227): opening, going on, changing, forgetting, closing, and every wrong way to do it."""
+"""Fetch sessions (KIP-227): opening, continuing, changing, forgetting and closing them, and every wrong way to do
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Session:
         self.session_id, self.epoch = answer.session_id, 1
 
     def ask(self, case: str, *parts: Any, epoch: int | None = None, **how: Any) -> None:
-        """The next request of the session; one with an epoch of its own does not count."""
+        """Send the session's next request. A request with an epoch of its own doesn't advance the session."""
         epoch_sent = self.epoch if epoch is None else epoch
         asked = fetch(*parts, session_id=self.session_id, session_epoch=epoch_sent, **how)
         self.play.ask(case, "Fetch", self.version, asked)
@@ -264,7 +265,7 @@ def waiting_in_a_session(play: Play) -> None:
 
 @script
 def the_order_within_a_session(play: Play) -> None:
-    """Partitions that gave data go to the end, so that all get their turn."""
+    """Partitions that returned data move to the end, so that all get their turn."""
     topic = play.topic("a", 4)
     for partition in range(4):
         play.write(topic.name, batch(), partition=partition)

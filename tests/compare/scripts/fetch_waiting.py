@@ -1,4 +1,4 @@
-"""Fetch: min_bytes and max_wait_ms. Waits that should end early are long, waits that run out are short."""
+"""Fetch: min_bytes and max_wait_ms. Waits that should end early are long; waits that should run out are short."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..requests import fetch, produce, unknown
 
 
 def sized(total_bytes: int) -> bytes:
-    """A batch of that many bytes, 100 to 8000."""
+    """Return a batch of that many bytes, 100 to 8000."""
     value = b"x" * (total_bytes - len(batch([record(b"x" * 100)])) + 100)
     data = batch([record(value)])
     return (
@@ -19,7 +19,7 @@ def sized(total_bytes: int) -> bytes:
 
 
 def quiet(play: Play, case: str, on: str) -> None:
-    """Nothing has come on that connection so far."""
+    """Record that nothing has arrived on that connection so far."""
     payload = play.client(on).receive_frame(within_s=SILENCE_S / 2)
     play.note(case, "nothing yet" if payload is Outcome.SILENCE else "something came")
 
@@ -189,7 +189,7 @@ def a_topic_created_while_it_is_waited_for(play: Play) -> None:
 
 @script
 def answers_leave_in_the_order_of_their_requests(play: Play) -> None:
-    """A request behind a waiting Fetch isn't looked at before the Fetch is answered."""
+    """A request behind a waiting Fetch isn't read before the Fetch is answered."""
     topic = play.topic("a")
     waiting = play.send(
         "a Fetch that waits", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=SHORT_MS)

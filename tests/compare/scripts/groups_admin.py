@@ -85,7 +85,7 @@ def in_every_state(play: Play) -> None:
 
 @script(properties="second")
 def after_a_restart(play: Play) -> None:
-    """What is written is there again, however the broker went; what isn't, is not."""
+    """The broker finds what was written again, however it went down; what wasn't written is gone."""
     topic = play.topic("t", partitions=2)
     for kill in (False, True):
         how = "a kill" if kill else "a stop"

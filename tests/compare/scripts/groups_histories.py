@@ -1,6 +1,6 @@
-"""Random histories of a group, from seeds: members come, go, come back and ask for the wrong things.
+"""Random histories of a group, from seeds: members join, leave, come back and send wrong requests.
 
-Every step is one whose outcome depends on the requests alone, not on who is quicker.
+The outcome of every step depends on the requests alone, never on timing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class History:
         return join(self.group, member.member_id, **member.fields)
 
     def somebody_leaves(self) -> None:
-        # With two that are left, which one leads after the leader is the order of random ids.
+        # If two are left, the order of random ids decides which one leads after the leader.
         candidates = self.members if len(self.members) < MOST_MEMBERS else self.members[1:]
         if not candidates:
             return
@@ -103,7 +103,7 @@ class History:
     def everybody_joins_again(self) -> None:
         if not self.members:
             return
-        # The leader's join begins the rebalance; a follower's would be answered at once if it came before.
+        # The leader's join begins the rebalance. A follower's join would be answered at once if it came first.
         leader, *others = self.members
         pending = [leader.send_join(self.case("the leader joins again"))]
         if others:
@@ -112,7 +112,7 @@ class History:
         self.settle(self.members, pending)
 
     def settle(self, members: list[Member], pending: list[Any]) -> None:
-        """All have sent their joins: receive them; then all sync, the leader last."""
+        """Receive the answers to the joins that all have sent; then let all sync, the leader last."""
         answers = {}
         for member, sent in zip(members, pending, strict=True):
             answer = self.play.receive(sent)

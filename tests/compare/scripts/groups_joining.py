@@ -21,7 +21,7 @@ NO_PROTOCOLS = {"protocols": []}
 
 @script
 def refusals(play: Play) -> None:
-    """Of a group that isn't there, or is empty."""
+    """The group doesn't exist, or is empty."""
     for version in versions("JoinGroup"):
         group = play.name(f"v{version}")
         coordinator_is_there(play, group)
@@ -191,7 +191,7 @@ def protocols_and_versions(play: Play) -> None:
 
 @script
 def votes(play: Play) -> None:
-    """A tie of votes goes to what comes first in Java's order."""
+    """If votes are tied, the protocol that comes first in Java's order wins."""
     names = ("range", "roundrobin", "sticky", "cooperative-sticky", "a", "b", "AaAa")
     for index, (one, two) in enumerate(zip(names, names[1:] + names[:1], strict=True)):
         group = play.name(f"g{index}")
@@ -207,7 +207,7 @@ def votes(play: Play) -> None:
 
 @script
 def who_does_not_sync(play: Play) -> None:
-    """Whoever hasn't synced by the rebalance timeout is dropped."""
+    """A member that hasn't synced by the rebalance timeout is dropped."""
     group = play.name("g")
     coordinator_is_there(play, group)
     first = Member(play, group, "first", version=3, rebalance_timeout_ms=200)
@@ -288,7 +288,7 @@ def a_rebalance_while_members_sync(play: Play) -> None:
         5,
         leave(group, (first.member_id, None), (second.member_id, None), ("nobody", None)),
     )
-    # The id that never joined holds the rebalance up: the answer would come when its session ends.
+    # The id that never joined holds up the rebalance: the answer would come when its session ends.
     play.drop(joining.on)
 
 

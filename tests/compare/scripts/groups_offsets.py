@@ -17,7 +17,7 @@ from ..requests import UNKNOWN_ID, unknown
 
 @script
 def without_members(play: Play) -> None:
-    """Somebody commits who isn't a member of the group."""
+    """A client that isn't a member of the group commits."""
     topic = play.topic("t", partitions=3)
     for version in versions("OffsetCommit"):
         group = play.name(f"v{version}")

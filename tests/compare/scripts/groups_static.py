@@ -16,7 +16,7 @@ from ..play import Play, script
 
 
 def static_pair(play: Play, group: str, version: int = 9) -> tuple[Member, Member]:
-    """A stable group of the static members "one", who leads, and "two"."""
+    """Form a stable group of two static members: "one", which leads, and "two"."""
     one = Member(play, group, "one", version=version, group_instance_id="one")
     two = Member(play, group, "two", version=version, group_instance_id="two")
     one.quiet_join()
@@ -84,7 +84,7 @@ def ids(play: Play) -> None:
 
 @script
 def coming_back(play: Play) -> None:
-    """In a stable group: without a rebalance."""
+    """A member that comes back to a stable group causes no rebalance."""
     for version in range(5, 10):
         group = play.name(f"v{version}")
         coordinator_is_there(play, group)
@@ -119,7 +119,7 @@ def coming_back(play: Play) -> None:
 
 @script
 def otherwise_coming_back(play: Play) -> None:
-    """Where the protocol changes, and while a rebalance is on."""
+    """A member comes back with another protocol, or during a rebalance."""
     group = play.name("changed")
     coordinator_is_there(play, group)
     one, two = static_pair(play, group)
@@ -184,7 +184,7 @@ def otherwise_coming_back(play: Play) -> None:
 
 @script
 def who_does_not_come_back(play: Play) -> None:
-    """A static member stays over a rebalance that it doesn't take part in; a dynamic one doesn't."""
+    """A static member stays through a rebalance that it takes no part in; a dynamic one doesn't."""
     group = play.name("g")
     coordinator_is_there(play, group)
     stays = Member(play, group, "stays", version=9, group_instance_id="one", rebalance_timeout_ms=200)

@@ -97,7 +97,7 @@ def named_twice(*names: str | None, kind: str = "user") -> dict[str, Any]:
 
 @script(needs=QUOTA_NEEDS)
 def a_type_twice(play: Play) -> None:
-    """The last one counts."""
+    """If a type is given twice, the last one counts."""
     a, b = play.name("a"), play.name("b")
     for case, entries in {
         "two users": [named_twice(a, b)],

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, and what a restart makes of logs, epochs and producers."""
+"""OffsetForLeaderEpoch, and how a restart changes logs, epochs and producers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ends_of_leader_epochs(play: Play) -> None:
 
 @script(properties="second")
 def epochs_after_restarts(play: Play) -> None:
-    """What a restart makes of a log: its leader epochs, its producers' last batches, its end."""
+    """How a restart changes a log: its leader epochs, its producers' last batches, its end."""
 
     topic = play.topic("a", 3)
     play.write(topic.name, batch(3), timed(7, 5))

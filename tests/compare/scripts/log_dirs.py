@@ -79,7 +79,7 @@ def directories(play: Play) -> list[str]:
 
 
 def lies_in(answer: Any, path: str) -> bool:
-    """Whether all that was asked for is in the one directory, and nothing is on its way."""
+    """Return whether everything asked for is in the one directory, and nothing is being moved."""
     return all(
         result.log_dir == path and not partition.is_future_key
         for result in answer.results

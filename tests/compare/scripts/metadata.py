@@ -1,4 +1,4 @@
-"""Metadata: all topics, topics by name and by id, creation on the way, authorized operations."""
+"""Metadata: all topics, topics by name and by id, automatic creation, authorized operations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names(play: Play) -> None:
 
 @script
 def creation(play: Play) -> None:
-    """The answer says that the topic is unknown, and behind it the topic is created."""
+    """The answer says that the topic is unknown; after that the broker creates it."""
     for version in versions("Metadata"):
         name = play.name(f"v{version}")
         play.ask(f"an unknown topic (v{version})", "Metadata", version, metadata(name, create=True))
@@ -127,7 +127,7 @@ def by_id(play: Play) -> None:
 
 @script
 def ids_before_their_time(play: Play) -> None:
-    """v10 and v11 have a place for an id that may not be used."""
+    """v10 and v11 have a field for a topic id that clients may not use."""
     topic = play.topic("a")
     for version in (10, 11):
         for case, topics in {
@@ -166,7 +166,7 @@ def authorized_operations(play: Play) -> None:
 
 @script(properties="third")
 def internal_topics(play: Play) -> None:
-    """They're known as internal before they exist, and created with settings of their own."""
+    """The broker knows them as internal before they exist, and creates them with settings of their own."""
     names = ("__consumer_offsets", "__share_group_state", "__transaction_state")
     play.names.other_topics = frozenset(names)
     play.ask("none of them is there", "Metadata", 12, ALL)

@@ -1,4 +1,4 @@
-"""Settings that came with Kafka 4.4, and what it asks of a group's settings."""
+"""Settings that came with Kafka 4.4, and its checks of a group's settings."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def special_timestamps_in_every_version(play: Play) -> None:
 
 @script
 def first_not_older(play: Play) -> None:
-    """The first record in log order that is not older."""
+    """ListOffsets finds the first record, in log order, that isn't older."""
     topic = play.topic("a")
     play.write(
         topic.name,
@@ -83,7 +83,7 @@ def by_time_over_several_segments(play: Play) -> None:
 
 @script
 def times_of_every_kind(play: Play) -> None:
-    """Records without a time, and topics whose time is that of the append."""
+    """Records without a timestamp, and topics with LogAppendTime."""
     without = play.topic("without")
     play.write(without.name, batch(2, base_timestamp=-1), batch(1, base_timestamp=-1, codec=GZIP))
     mixed = play.topic("mixed")
@@ -170,7 +170,7 @@ def wrong_requests(play: Play) -> None:
 
 
 def _entries(name: str, *entries: list[tuple[int, int]]) -> dict[str, Any]:
-    """One entry of the topic for each list of (partition, timestamp)."""
+    """Return one entry of the topic for each list of (partition, timestamp)."""
     return list_offsets() | {
         "topics": [
             {

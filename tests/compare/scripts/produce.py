@@ -1,4 +1,4 @@
-"""Produce: whom it's for, acks, the shape of what is sent, and the answer's fields in every version."""
+"""Produce: its target, acks, the shape of the data, and the answer's fields in every version."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def produce_nothing_for(topic: Topic) -> dict[str, Any]:
 
 @script
 def versions_that_are_listed_but_refused(play: Play) -> None:
-    """Produce 0 to 2 are advertised for old librdkafka's sake (KAFKA-18659)."""
+    """The broker advertises Produce 0 to 2 for old librdkafka's sake, but refuses them (KAFKA-18659)."""
     topic = play.topic("a")
     for version in (0, 1, 2):
         name = topic.name.encode()
@@ -114,7 +114,7 @@ def acks_0_with_an_error_closes_the_connection(play: Play) -> None:
 
 @script
 def addresses(play: Play) -> None:
-    """Names, ids and partitions that lead nowhere."""
+    """Names, ids and partitions that don't exist."""
     topic = play.topic("a", 2)
     for case, part in {
         "a negative partition": (topic, -1, batch()),
@@ -168,7 +168,7 @@ def addresses(play: Play) -> None:
 
 @script
 def listed_twice(play: Play) -> None:
-    """A partition or a topic more than once in a request."""
+    """A partition or a topic occurs more than once in a request."""
     topic = play.topic("a", 3)
     other = play.topic("b")
     one, two = batch([record(b"one")]), batch([record(b"two")])

@@ -1,4 +1,4 @@
-"""Produce: what is checked of the records in a batch, and what of a batch is stored."""
+"""Produce: the checks on a batch's records, and what is stored of a batch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _record_of(timestamp_delta: bytes) -> bytes:
 
 @script
 def record_lengths_once_decompressed(play: Play) -> None:
-    """Kafka passes over the lengths of records that are compressed, and stores what its consumers can't read."""
+    """Kafka ignores the lengths of compressed records, and stores what its consumers can't read."""
     for name, length in (("large", 100), ("small", 5), ("negative", -1), ("greatest", 2**31 - 1)):
         topic = play.topic(name)
         payload = compress(GZIP, record(length=length))
@@ -242,7 +242,7 @@ def record_errors_in_every_version(play: Play) -> None:
 
 @script
 def many_record_errors(play: Play) -> None:
-    """Each bad record has its entry, however many there are."""
+    """Each bad record gets its own entry, however many there are."""
     topic = play.topic("a", cleanup_policy="compact")
     records = batch([record(key=None, offset_delta=i) for i in range(50)])
     play.ask("50 records without a key", "Produce", 9, produce((topic, 0, records)))

@@ -1,4 +1,4 @@
-"""Produce: what comes where one whole batch of v2 is due, and the checks on its header."""
+"""Produce: other data in place of one whole batch of v2, and the checks on its header."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..requests import fetch, list_offsets, produce, unknown
 
 @script
 def shape(play: Play) -> None:
-    """What comes where one whole batch of v2 is due."""
+    """Send other data in place of one whole batch of v2."""
     topic = play.topic("a", 2)
     whole = batch(2)
     for version in (7, 9, 13):
@@ -34,7 +34,7 @@ def shape(play: Play) -> None:
 
 @script
 def one_impossible_batch_fails_the_whole_request(play: Play) -> None:
-    """A magic above 2 or a length below the least is an exception that takes the healthy partitions along."""
+    """A magic above 2, or a length below the minimum, throws an exception that fails the healthy partitions as well."""
     topic = play.topic("a", 3)
     good = batch()
     for case, records in {
@@ -150,7 +150,7 @@ def compression_in_every_version(play: Play) -> None:
 
 @script
 def a_batch_that_fills_a_request(play: Play) -> None:
-    """max.message.bytes by default."""
+    """A batch of max.message.bytes, by default."""
     topic = play.topic("a")
     overhead = len(batch([record(b"x" * 1_000_000)])) - 1_000_000
     limit = 1_048_588

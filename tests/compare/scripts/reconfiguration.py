@@ -1,4 +1,4 @@
-"""What a running broker's parts say to an alteration: threads, connections, retention, reporters, classes."""
+"""How the parts of a running broker react to changed settings: threads, connections, retention, reporters, classes."""
 
 from __future__ import annotations
 

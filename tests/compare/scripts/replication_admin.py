@@ -1,4 +1,4 @@
-"""Replicas that are moved: AlterPartitionReassignments and ListPartitionReassignments, before, meanwhile and after."""
+"""Replicas that are moved: AlterPartitionReassignments and ListPartitionReassignments before, during and after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALTER, LIST = "AlterPartitionReassignments", "ListPartitionReassignments"
 
 @script(properties=CLUSTER)
 def refused_moves(play: Play) -> None:
-    """Nothing moves: the whole cluster runs."""
+    """Nothing moves, and the whole cluster is up."""
     a, b = play.topic("a", 2, replicas=(1, 2)), play.topic("b")
     for version in versions(ALTER):
         for case, replicas in {
@@ -59,7 +59,7 @@ def refused_moves(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def moves(play: Play) -> None:
-    """Each is complete before the next is asked for."""
+    """Each move is complete before the next one is requested."""
     a = play.topic("a", replicas=(1, 2))
     play.write(a.name, batch(3))
     for replicas in ([2, 1], [1, 2, 3], [3, 2, 1], [3], [1, 2], [2, 3], [1, 3, 2], [2]):
@@ -89,7 +89,7 @@ def _held(play: Play, topic: str, broker: int) -> bool:
 
 @script(properties=CLUSTER)
 def under_way(play: Play) -> None:
-    """The broker that is to have a replica isn't there."""
+    """The broker that is to have a replica is down."""
     a, b = play.topic("a", 2, replicas=(1, 2)), play.topic("b", replicas=(2, 1))
     play.write(a.name, batch(3))
     play.cluster.stop(3)
@@ -133,7 +133,7 @@ def under_way(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def meanwhile(play: Play) -> None:
-    """What else is asked for while a replica is on its way."""
+    """Other requests while a replica is being moved."""
     a, b = play.topic("a", replicas=(1, 2), min_insync_replicas="2"), play.topic("b", replicas=(1, 2))
     play.cluster.stop(3)
     play.ask("two moves", ALTER, 0, reassignment((a.name, 0, [3, 1]), (b.name, 0, [3, 2])))

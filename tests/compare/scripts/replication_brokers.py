@@ -1,4 +1,4 @@
-"""The cluster as its brokers and its controller tell of it, and what is asked of each of them alone."""
+"""The cluster as its brokers and its controller describe it, and the requests that each of them answers alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 @script(properties=CLUSTER)
 def nodes_described(play: Play) -> None:
-    """By all of them, and then without one."""
+    """Ask all nodes, first while all run and then without one."""
     for on in NODES:
         for version in versions("DescribeCluster"):
             for endpoint_type in (0, 1, 2, 3):
@@ -49,7 +49,7 @@ def nodes_described(play: Play) -> None:
 
 
 def _made_without_one(play: Play) -> None:
-    """Broker 3 isn't there."""
+    """Create topics while broker 3 is down."""
     for case, topic in {
         "3 replicas": {"replication_factor": 3},
         "2 replicas": {"replication_factor": 2},
@@ -81,7 +81,7 @@ def _topic(name: str, **fields: Any) -> dict[str, Any]:
 
 @script(properties=CLUSTER)
 def made(play: Play) -> None:
-    """Topics and partitions, with all brokers there."""
+    """Create topics and partitions while all brokers are up."""
     for on in ("broker 2", "controller"):
         for case, topic in {
             "4 replicas": {"replication_factor": 4},
@@ -146,7 +146,7 @@ KEY = "log.cleaner.threads"
 
 @script(properties=CLUSTER)
 def settings_of_brokers(play: Play) -> None:
-    """Each asked for its own, for another's and for everybody's."""
+    """Ask each broker for its own settings, for another broker's and for the cluster-wide ones."""
     for on in NODES:
         for name in ("1", "2", "100", "77", "-1", "x", ""):
             case = f"broker {name!r}, by {on}"
@@ -191,7 +191,7 @@ def _until_told(play: Play, name: str, on: str, value: str | None) -> None:
 
 @script(properties=CLUSTER)
 def apis(play: Play) -> None:
-    """Which ones a controller and a broker have, and what becomes of others, of each version."""
+    """The APIs that a controller and a broker serve, and their answers to others, in each version."""
     asked = {"client_software_name": "compare", "client_software_version": "1"}
     for on in NODES:
         for version in versions("ApiVersions"):

@@ -17,7 +17,7 @@ ANOTHER_RUN = b"5" * 16
 
 @script(properties=CLUSTER)
 def registrations(play: Play) -> None:
-    """Refused, taken, and asked for again."""
+    """Registrations that are refused, accepted, and repeated."""
     broker = PlayedBroker(play)
     for case, fields in {
         "another cluster": {"cluster_id": "4L6g3nShT-eMCtK--X86sx"},

@@ -1,4 +1,4 @@
-"""DeleteRecords where replicas follow, hang or are gone: the low watermark is the lowest of those that are alive."""
+"""DeleteRecords while replicas follow, hang or are down: the low watermark is the lowest of those that are alive."""
 
 from __future__ import annotations
 

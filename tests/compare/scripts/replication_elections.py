@@ -1,4 +1,4 @@
-"""Who leads: ElectLeaders of either kind, elections that nobody asked for, and replicas that may be elected though they
+"""Who leads: ElectLeaders of either type, elections that nobody requested, and replicas that may be elected though they
 are in no ISR."""
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _each_kind(play: Play, when: str, topic: Topic) -> None:
 
 @script(properties=CLUSTER)
 def eligible_replicas(play: Play) -> None:
-    """Those that left an ISR which was too small by then may lead, if they ended well."""
+    """Replicas that left an ISR which was too small by then may lead, if they shut down cleanly."""
     two = play.topic("a", min_insync_replicas="2")
     three = play.topic("b", min_insync_replicas="3")
     one = play.topic("c", min_insync_replicas="1")

@@ -1,4 +1,5 @@
-"""What a broker says that doesn't lead: in every version, to clients and to whoever claims to be a replica."""
+"""What a broker that isn't the leader answers: in every version, to clients and to anyone that claims to be a
+replica."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def delete_records(topic: Topic, offset: int, timeout_ms: int = 10_000) -> Field
 
 @script(properties=CLUSTER)
 def asked_to_lead(play: Play) -> None:
-    """Broker 1 leads, 2 follows, and 3 has no replica."""
+    """Broker 1 leads, broker 2 follows, and broker 3 has no replica."""
     topic = play.topic("a", replicas=(1, 2))
     play.write(topic.name, batch(3))
     for broker in (2, 3):
@@ -71,7 +72,7 @@ def fetched_from(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def fetched_by_replicas(play: Play) -> None:
-    """Fetches of those that claim to be brokers, at their listener and at that of clients."""
+    """Clients that claim to be brokers fetch, at the brokers' listener and at the clients' one."""
     topic = play.topic("a", replicas=(1, 2))
     play.write(topic.name, batch(3))
     play.cluster.until_committed(topic.name, 3, on=2)

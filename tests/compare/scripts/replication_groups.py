@@ -1,4 +1,4 @@
-"""Groups whose coordinator moves from one broker to another: what members are told, and what they find afterwards."""
+"""Groups whose coordinator moves from one broker to another: the answers to members, and what they find afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _served(play: Play, group: str, broker: int, instead_of: int | None = None) 
 
 @script(properties=CLUSTER)
 def classic(play: Play) -> None:
-    """A member goes on with its id and generation, and its offsets are there."""
+    """A member continues with its id and generation, and its offsets are there."""
     topic = play.topic("a", 2)
     group = play.name("g")
     index = partition_of(group)
@@ -92,7 +92,7 @@ def _commit(
 
 @script(properties=CLUSTER)
 def consumer(play: Play) -> None:
-    """KIP-848: members go on with their epoch and what they own."""
+    """Members continue with their epoch and their partitions (KIP-848)."""
     topic = play.topic("a", 2)
     group = play.name("g")
     index = partition_of(group)

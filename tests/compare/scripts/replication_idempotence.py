@@ -1,4 +1,4 @@
-"""An idempotent producer while too few replicas are in sync: what is stored, what is refused, what is out of order."""
+"""An idempotent producer while too few replicas are in sync: which batches are stored, refused or out of order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def sent(play: Play, case: str, topic: Topic, sequence: int, *, acks: int = -1, 
 
 @script(properties=CLUSTER)
 def refused_while_too_few_are_in_sync(play: Play) -> None:
-    """How many are in sync is looked at before what is stored already: the retry of a stored batch may be refused, too,
-    and is no duplicate until they are back. A batch behind a refused one is out of order as soon as they are."""
+    """The number of replicas in sync is checked before duplicates. So the retry of a stored batch may be refused too,
+    and counts as a duplicate only once the replicas are back. A batch behind a refused one is then out of order."""
     topic = play.topic("a", min_insync_replicas="2")
     play.write(topic.name, sequenced(0), sequenced(1))
     for broker in (2, 3):
@@ -40,8 +40,8 @@ def refused_while_too_few_are_in_sync(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def stored_without_having_been_told(play: Play) -> None:
-    """The answer never came, or was an error, and the batch is there. It is known by its epoch and sequence alone: a
-    producer that numbers it anew in a new epoch has it stored twice."""
+    """The answer never came, or was an error, but the batch is stored. Only its epoch and sequence identify it: if a
+    producer numbers it anew in a new epoch, it is stored twice."""
     topic = play.topic("a", replicas=(1, 2), min_insync_replicas="2")
     play.write(topic.name, sequenced(0))
     play.cluster.pause(2)

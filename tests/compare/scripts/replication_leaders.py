@@ -1,4 +1,4 @@
-"""Leaders that stop, are killed, or hang: who leads then, what is kept, what clients are told, what is cut off."""
+"""Leaders that stop, are killed, or hang: who leads then, what is kept, what clients learn, what is truncated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .replicas import election
 
 
 def look(play: Play, when: str, topic: Topic, *, on: str) -> None:
-    """All that a broker says of a partition's leaders, in each epoch so far and one ahead."""
+    """Record everything that a broker says about a partition's leaders, in each epoch so far and one ahead."""
     for current in (-1, 0, 1, 2, 3):
         asked = {"current_leader_epoch": current}
         for version in (11, 12, 16, 18):
@@ -85,7 +85,7 @@ def a_kill(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def records_that_only_the_leader_had(play: Play) -> None:
-    """They were answered, but not committed: another leader writes others in their place."""
+    """The records were answered, but not committed: another leader writes others in their place."""
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     for follower in (2, 3):
@@ -109,7 +109,7 @@ def records_that_only_the_leader_had(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def a_leader_that_hangs(play: Play) -> None:
-    """It takes itself for the leader when it wakes up, until it is told."""
+    """When it wakes up, it believes that it leads, until it learns otherwise."""
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     play.cluster.pause(1)
@@ -123,7 +123,7 @@ def a_leader_that_hangs(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def one_after_the_other(play: Play) -> None:
-    """Each leads in its turn; the last one alone."""
+    """Each broker leads in its turn, the last one alone."""
     topic = play.topic("a")
     play.write(topic.name, batch())
     for leader, isr in ((2, (2, 3)), (3, (3,))):

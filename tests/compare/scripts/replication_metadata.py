@@ -1,4 +1,4 @@
-"""What brokers and the controller tell of the cluster: all of it, and where one of them is missing."""
+"""How brokers and the controller describe the cluster: when it is complete, and when one of them is missing."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def one_killed(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def eligible_replicas(play: Play) -> None:
-    """Fewer in sync than are wanted at least: those who left stay eligible (KIP-966)."""
+    """If fewer replicas are in sync than min.insync.replicas, those that left the ISR stay eligible (KIP-966)."""
     topics = [play.topic(f"at-least-{least}", min_insync_replicas=str(least)) for least in (1, 2, 3)]
     for broker, left in ((3, (1, 2)), (2, (1,))):
         play.cluster.stop(broker)
@@ -98,7 +98,7 @@ def eligible_replicas(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def eligible_ones_killed(play: Play) -> None:
-    """Who was killed may have lost what it had, and is eligible no more once it registers."""
+    """A killed broker may have lost records, so it stops being eligible once it registers again."""
     topic = play.topic("a", min_insync_replicas="2")
     for broker, left in ((3, (1, 2)), (2, (1,))):
         play.cluster.kill(broker)

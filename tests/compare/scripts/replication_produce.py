@@ -1,4 +1,4 @@
-"""Produce where replicas are missing: acks, min.insync.replicas, and what becomes of the records."""
+"""Produce while replicas are missing: acks, min.insync.replicas, and what happens to the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .idempotence import sequenced
 
 @script(properties=CLUSTER)
 def one_follower_stopped(play: Play) -> None:
-    """Of three replicas two are in sync."""
+    """Two of three replicas are in sync."""
     topics = {least: play.topic(f"at-least-{least}", min_insync_replicas=str(least)) for least in (1, 2, 3)}
     play.cluster.stop(3)
     for topic in topics.values():
@@ -36,7 +36,7 @@ def one_follower_stopped(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def a_leader_alone(play: Play) -> None:
-    """What is not committed is there, and nobody sees it."""
+    """Records that aren't committed are stored, but nobody sees them."""
     topic = play.topic("a", min_insync_replicas="2")
     play.write(topic.name, batch(2))
     for broker in (2, 3):
@@ -63,7 +63,8 @@ def a_leader_alone(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def a_follower_that_hangs(play: Play) -> None:
-    """It is in the ISR until its session ends: what waits for it goes on then, or runs out of time before."""
+    """The follower is in the ISR until its session ends. Requests that wait for it then continue, or time out
+    before."""
     topic = play.topic("a", replicas=(1, 2), min_insync_replicas="2")
     other = play.topic("b", replicas=(1, 2))
     play.write(topic.name, batch())

@@ -1,4 +1,4 @@
-"""Fetch from a follower: who is named where the consumer says its rack (KIP-392). Racks are a, b, a."""
+"""Fetch from a follower: which replica is named if the consumer gives its rack (KIP-392). The racks are a, b, a."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups whose coordinator and whose states' coordinator are on different brokers, and move (KIP-932)."""
+"""Share groups whose group coordinator and share coordinator are on different brokers, and move (KIP-932)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _states_move(play: Play, group: str, topic: Topic, broker: int, instead_of: 
 
 @script(properties=CLUSTER, needs=STATES)
 def states(play: Play) -> None:
-    """What one broker has written the next one knows."""
+    """The next broker knows what one broker has written."""
     topic = play.topic("t", 3)
     group = play.name("g")
     every = [(topic, index) for index in range(3)]
@@ -55,7 +55,7 @@ def states(play: Play) -> None:
 
 @script(properties=CLUSTER, needs=NEEDS)
 def groups_with_states_elsewhere(play: Play) -> None:
-    """The group's coordinator asks the one of its states over the network."""
+    """The group coordinator asks the share coordinator over the network."""
     topic = play.topic("t", 3)
     other = play.topic("u", 2, replicas=(2, 3, 1))
     group = play.name("g")

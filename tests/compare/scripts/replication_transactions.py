@@ -76,7 +76,7 @@ def _handed_over(play: Play, transactional_id: str, old: int, new: int) -> None:
 
 @script(properties=CLUSTER)
 def everything_elsewhere(play: Play) -> None:
-    """Broker 2 coordinates transactions, and 3 groups."""
+    """Broker 2 coordinates transactions, and broker 3 groups."""
     a, b, c = play.topic("a"), play.topic("b", replicas=(3, 1)), play.topic("c", replicas=(2,))
     coordinated_by(play, TRANSACTIONS, 2)
     coordinated_by(play, OFFSETS, 3)
@@ -145,7 +145,7 @@ def _asked_of_others(play: Play, routed: Routed, topic: Topic, group: str) -> No
 
 @script(properties=CLUSTER)
 def a_coordinator_that_moves(play: Play) -> None:
-    """From broker 1 to 2 and back, with a transaction open, and with one that is to be ended."""
+    """The coordinator moves from broker 1 to 2 and back, with a transaction open, and with one that is to be ended."""
     topic = play.topic("a", replicas=(3, 1, 2))
     routed = Routed(play, leaders={topic.name: 3})
     _there(play, routed)

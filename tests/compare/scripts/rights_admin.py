@@ -1,4 +1,4 @@
-"""The table of rights: topics, settings and the cluster, administered. Nothing changes but by DeleteTopics."""
+"""The table of rights: administering topics, settings and the cluster. Only DeleteTopics changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of rights: requests about topics' records."""
+"""The table of rights: requests about the records of topics."""
 
 from __future__ import annotations
 

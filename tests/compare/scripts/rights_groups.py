@@ -127,7 +127,7 @@ def consumers(play: Play) -> None:
         ),
     )
     rows(table, "DeleteGroups", 2, {"all": {"groups_names": [*names]}})
-    # Those who join by a regex are assigned what they may describe.
+    # Members that join with a regex get the topics that they may describe.
     regex = {"subscribed_topic_regex": play.prefix + ".*"}
     for user in ("owner", "may_group_read", "everything", "not_topic_describe"):
         group = names.gone_mine if user != "not_topic_describe" else names.gone_other
@@ -174,7 +174,7 @@ def shares(play: Play) -> None:
         | of_each(table, lambda group: beat(group, "stranger", 5, names.mine), "subscribed to mine in "),
     )
     member_of = {user: f"{number:022}" for number, user in enumerate(USERS)}
-    # A topic that isn't there is left out: Kafka's authorizer fails on it.
+    # A topic that doesn't exist is left out: Kafka's authorizer fails on it.
     parts = [(topic, 0) for topic in (table.mine, table.other)]
     acks = {part: [(0, 0, ACCEPT)] for part in parts}
     for group in (names.mine, names.other):

@@ -1,4 +1,4 @@
-"""Rights that are taken and given while something is under way: a transaction, a session, a member."""
+"""Rights that are revoked and granted in the middle of a transaction, a session or a membership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letter queues of share groups (KIP-1191): what they have, and what is durable of a record on its way there."""
+"""Dead letter queues of share groups (KIP-1191): their records, and what survives of a record on its way there."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def change(group: str, name: str, value: str) -> dict[str, Any]:
 
 
 def _queued(play: Play, queue: Topic, partition: int = 0) -> list[Any]:
-    """Key, value and headers of each record."""
+    """Return the key, value and headers of each record."""
     found: list[Any] = []
     while True:
         answer = play.quietly("Fetch", 16, fetch((queue, partition, len(found))))
@@ -141,7 +141,8 @@ def originals(play: Play) -> None:
 
 @script(properties="dead_letters", needs=NEEDS)
 def without_a_queue(play: Play) -> None:
-    """Where there is none, or it can't be one, the record is archived all the same; a missing one is made."""
+    """If the queue is missing or can't be one, the record is archived all the same. The broker creates a missing
+    queue."""
     topic = play.topic("t")
     closed = _queue(play, "closed", enabled=False)
     group = share_group(play, "g", (topic, 0))

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge at the leader (KIP-932): sessions, what is acquired, what becomes of it."""
+"""ShareFetch and ShareAcknowledge at the leader (KIP-932): sessions, acquired records, and what happens to them."""
 
 from __future__ import annotations
 

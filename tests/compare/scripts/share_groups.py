@@ -1,4 +1,4 @@
-"""Share groups: heartbeats, what is refused, the states of their partitions, offsets by request (KIP-932)."""
+"""Share groups: heartbeats, refusals, the states of their partitions, offsets by request (KIP-932)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def refused(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def a_life(play: Play) -> None:
-    """Members come, share, change their minds and go; topics grow and are deleted."""
+    """Members join, share, change their subscriptions and leave; topics grow and are deleted."""
     topic, other = play.topic("t", partitions=3), play.topic("u")
     group = play.name("g")
     coordinators_are_there(play, topic, group)

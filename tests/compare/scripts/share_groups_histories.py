@@ -1,4 +1,4 @@
-"""Random histories of a share group, from seeds. Each topic has one partition, so that all of it is determined."""
+"""Random histories of a share group, from seeds. Each topic has one partition, so that everything is deterministic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMBERS = ("anna", "bert", "cleo", "dora")
 
 
 class History:
-    """One group's."""
+    """The history of one group."""
 
     def __init__(self, play: Play, seed: int, topic: Topic, other: Topic) -> None:
         self.play = play
@@ -59,7 +59,7 @@ class History:
         self.play.note(self.case("records"), share_group_records(self.play, self.group, *self.topics))
 
     def names(self) -> list[str]:
-        """One topic in most cases: of two, hashes of random ids would say who is assigned which."""
+        """Return one topic in most cases. With two, hashes of random ids would decide who gets which."""
         topic, other = self.topics
         return self.chance.choice(([topic.name],) * 4 + ([other.name], ["nowhere"]))
 

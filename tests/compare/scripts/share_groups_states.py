@@ -134,7 +134,7 @@ def _walk(play: Play, asked_of: AskedOf[Scene]) -> None:
 
 
 def _forget(play: Play, group: str) -> None:
-    """So that what lists groups lists one."""
+    """Remove the members and delete the group, so that listings hold one group."""
     for member in ("one", "two", "new"):
         play.quietly("ShareGroupHeartbeat", 1, beat(group, member, -1))
     play.quietly("DeleteGroups", 2, {"groups_names": [group]})

@@ -1,4 +1,4 @@
-"""The share coordinator: how it is found, what brokers ask of it, and what it keeps (KIP-932)."""
+"""The share coordinator: how clients find it, what brokers ask it, and what it stores (KIP-932)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def empty_requests(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def batches_over_each_other(play: Play) -> None:
-    """With a snapshot after each five updates, and restarts in between."""
+    """The broker writes a snapshot after every five updates, and restarts in between."""
     topic = play.topic("t")
     chance = random.Random(11)
     for number in range(3):

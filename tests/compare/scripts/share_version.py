@@ -14,7 +14,7 @@ UNSUPPORTED_VERSION = 35
 
 
 def set_share_version(play: Play, level: int, when: str = "") -> None:
-    """In force once this returns."""
+    """Set the level. It is in force once this returns."""
     update = {
         "feature": "share.version",
         "max_version_level": level,

@@ -1,4 +1,4 @@
-"""Share groups turned off by `share.version` amid what their members do, and on again (KIP-932)."""
+"""Share groups turned off by `share.version` while their members are active, and on again (KIP-932)."""
 
 from __future__ import annotations
 

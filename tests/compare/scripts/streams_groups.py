@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe: what is refused, topologies, tasks, standbys, leaving (KIP-1071)."""
+"""StreamsGroupHeartbeat and StreamsGroupDescribe: refusals, topologies, tasks, standbys, leaving (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def refused(play: Play) -> None:
 
 @script(properties="streams")
 def a_life(play: Play) -> None:
-    """Two processes come, share, and go."""
+    """Two processes join, share tasks, and leave."""
     topic = play.topic("t", partitions=3)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -154,7 +154,7 @@ def a_life(play: Play) -> None:
 
 @script(properties="streams")
 def internal_topics(play: Play) -> None:
-    """The broker makes them, and gives tasks once they are there."""
+    """The broker creates the internal topics, and assigns tasks once they exist."""
     topic = play.topic("t", partitions=3)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -187,7 +187,7 @@ def internal_topics(play: Play) -> None:
 
 @script(properties="streams")
 def standbys(play: Play) -> None:
-    """Copies of state, and what becomes of them when their number is another one."""
+    """Copies of state, and what happens to them when their number changes."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -326,7 +326,7 @@ def other_kinds(play: Play) -> None:
 
 @script(properties="streams")
 def offsets(play: Play) -> None:
-    """Who may commit what, by epochs."""
+    """Who may commit which offsets, by epochs."""
     topic, outside = play.topic("t", partitions=3), play.topic("u")
     group = play.name("g")
     coordinator_is_there(play, group)

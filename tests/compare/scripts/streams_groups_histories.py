@@ -40,7 +40,7 @@ Assigned = tuple[dict[str, list[int]], dict[str, list[int]]]
 
 
 class Known:
-    """What a member knows of itself."""
+    """What a member knows about itself."""
 
     def __init__(self) -> None:
         self.epoch = 0

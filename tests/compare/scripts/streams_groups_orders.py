@@ -1,5 +1,5 @@
-"""Streams groups of dozens of subtopologies: who gets which task, and the order in which tasks and partitions are
-told."""
+"""Streams groups of dozens of subtopologies: who gets which task, and the order in which answers list tasks and
+partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def many_subtopologies(play: Play) -> None:
 
 
 def _live(play: Play, topics: list[Topic], count: int, standbys: int) -> None:
-    """Members come one after the other, each in a process of its own, and report what they have."""
+    """Members join one after the other, each in a process of its own, and report what they have."""
     group = play.name(f"g{count}")
     coordinator_is_there(play, group)
     set_for_group(play, group, num_standby_replicas=str(standbys))
@@ -60,7 +60,7 @@ def _live(play: Play, topics: list[Topic], count: int, standbys: int) -> None:
 
 
 def _report(play: Play, group: str, member: str) -> Fields:
-    """What a member has, as the group knows it."""
+    """Return what a member has, as the group knows it."""
     (described,) = play.quietly("StreamsGroupDescribe", 0, {"group_ids": [group]}).groups
     (known,) = [each for each in described.members if each.member_id == member]
     return streams_beat(
@@ -74,7 +74,7 @@ def _report(play: Play, group: str, member: str) -> Fields:
 
 
 def _note(play: Play, case: str, fields: Fields) -> None:
-    """Kafka goes over the subtopologies of an endpoint in a random order: by topic they are sorted here."""
+    """Sort the subtopologies of an endpoint by topic: Kafka goes over them in a random order."""
     answer = play.quietly("StreamsGroupHeartbeat", 0, fields)
     told = [
         None if tasks is None else [[each.subtopology_id, list(each.partitions)] for each in tasks]

@@ -200,7 +200,7 @@ def _walk(play: Play, asked_of: AskedOf[Scene]) -> None:
 
 
 def _forget(play: Play, group: str) -> None:
-    """So that what lists groups lists one."""
+    """Remove the members and delete the group, so that listings hold one group."""
     for member in ("one", "two", "three", "new"):
         play.quietly("StreamsGroupHeartbeat", 0, streams_beat(group, member, -1))
     play.quietly("ConsumerGroupHeartbeat", 1, first_beat(group, "c") | {"member_epoch": -1})

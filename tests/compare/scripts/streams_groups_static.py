@@ -1,4 +1,4 @@
-"""Static members of streams groups: each request to each instance, who goes for a while, who is back (KIP-1071)."""
+"""Static members of streams groups: each request to each instance, who leaves for a while, who is back (KIP-1071)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Topologies of streams groups: which one a group takes, topics that don't fit, partitions of internal topics; and what
-happens by the clock (KIP-1071)."""
+depends on time (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def topologies(play: Play) -> None:
 
 @script(properties="streams")
 def delays(play: Play) -> None:
-    """The first assignment waits for others, and comes by itself; the next ones keep a distance."""
+    """The first assignment waits for others, and is made when the time is up; the next ones keep their distance."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -175,7 +175,7 @@ def delays(play: Play) -> None:
 
 @script(properties="streams")
 def timeouts(play: Play) -> None:
-    """Who isn't heard of goes, and who doesn't give up in time."""
+    """A member that sends no heartbeat is dropped, and so is one that doesn't give up its tasks in time."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -200,7 +200,7 @@ def timeouts(play: Play) -> None:
 
 @script(properties="streams")
 def a_restart(play: Play) -> None:
-    """Members go on where they were; what is in memory alone is gone."""
+    """Members continue from where they were; what is only in memory is gone."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -229,7 +229,7 @@ def a_restart(play: Play) -> None:
 
 @script(properties="streams")
 def an_endpoint_without_topics(play: Play) -> None:
-    """A member that has an endpoint, while a source is missing."""
+    """A member has an endpoint, while a source topic is missing."""
     group = play.name("g")
     coordinator_is_there(play, group)
     of = topology(subtopology("0", play.name("nowhere")))

@@ -42,7 +42,7 @@ def no_deletion(play: Play) -> None:
 
 @script(properties="strict")
 def no_fetch_sessions(play: Play) -> None:
-    """Fewer slots than shards: there is room for none."""
+    """There are fewer slots than shards, so no session has room."""
     topic = play.topic("a")
     session = Session(play)
     session.open("asked for one", (topic, 0, 0))
@@ -60,7 +60,7 @@ def defaults_of_topics_from_the_broker(play: Play) -> None:
 
 @script(properties="strict")
 def produce_under_other_defaults(play: Play) -> None:
-    """LogAppendTime, gzip, compaction, 2000 bytes at most, two in-sync replicas wanted of one."""
+    """LogAppendTime, gzip, compaction, at most 2000 bytes, and min.insync.replicas of two with one replica."""
     topic = play.topic("a")
     for acks in (1, -1):
         play.ask(f"acks {acks}", "Produce", 9, produce((topic, 0, batch(2)), acks=acks))

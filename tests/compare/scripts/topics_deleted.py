@@ -1,4 +1,4 @@
-"""DeleteTopics, and what is left behind where a topic was."""
+"""DeleteTopics, and what a deleted topic leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn in the form of clients (v0 to v3) and of brokers (v4 on), and AddOffsetsToTxn."""
+"""AddPartitionsToTxn in the version for clients (v0 to v3) and the one for brokers (v4 on), and AddOffsetsToTxn."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def nothing_to_add(play: Play) -> None:
 
 @script
 def several_transactions_at_once(play: Play) -> None:
-    """The form of brokers: each transaction is answered by itself, in whatever order."""
+    """In the version for brokers, each transaction is answered separately, in any order."""
     coordinator_is_there(play)
     topic = play.topic("t", 3)
     nowhere = unknown(play.name("nowhere"))
@@ -166,7 +166,7 @@ def offsets_in_every_state(play: Play) -> None:
 
 @script
 def offsets_of_several_groups(play: Play) -> None:
-    """What is added is the partition of `__consumer_offsets` that keeps the group."""
+    """The partition of `__consumer_offsets` that stores the group is added."""
     coordinator_is_there(play)
     for version in versions("AddOffsetsToTxn"):
         producer = Producer(play, f"p{version}", tv=1).init()

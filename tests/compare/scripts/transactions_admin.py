@@ -1,4 +1,4 @@
-"""Looking inside: DescribeTransactions, ListTransactions, and finding the coordinator."""
+"""The requests that describe transactions: DescribeTransactions, ListTransactions, and finding the coordinator."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def listing(play: Play) -> None:
 
 @script
 def patterns(play: Play) -> None:
-    """An id may be made of anything; the expression is RE2/J's."""
+    """An id may contain any character; the pattern is RE2/J's."""
     coordinator_is_there(play)
     of_topic_names = ("a", "A", "k", "S", "7", "_", ".", "a-b", "a.b")
     of_others = ("ü", "Ü", "ß", "\U0001d11e", "я", "a b", "a\nb", "ſ", "\u212a", "\t", "\u0301")

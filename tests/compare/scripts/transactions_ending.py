@@ -35,7 +35,7 @@ def relations(producer: Producer, other: Producer) -> dict[str, tuple[int, int]]
 
 @script
 def every_state(play: Play) -> None:
-    """Each cell has a transactional id of its own. It is asked twice, since a retry is a case of its own."""
+    """Each cell has a transactional id of its own. Each request is sent twice, since a retry is a case of its own."""
     coordinator_is_there(play)
     topic = play.topic("t")
     other = Producer(play, "other").init()
@@ -106,7 +106,7 @@ def every_version(play: Play) -> None:
 
 @script
 def transactions_without_records(play: Play) -> None:
-    """Markers go to the partitions that were added, whether anything was written there or not."""
+    """Markers go to the partitions that were added, whether anything was written to them or not."""
     coordinator_is_there(play)
     topic = play.topic("t", 3)
     for tv, version in ((1, 4), (2, 5)):
@@ -144,7 +144,7 @@ def both_versions_by_turns(play: Play) -> None:
             producer.producer_epoch = answer.producer_epoch
             producer.sequences.clear()
         play.ask(f"after end {step}", "DescribeTransactions", 0, describe(producer.transactional_id))
-    # What began as one version ends as the other.
+    # A transaction that began in one version ends in the other.
     for tv, version in ((1, 5), (2, 4)):
         producer.tv = tv
         producer.send(topic)
@@ -161,7 +161,7 @@ def both_versions_by_turns(play: Play) -> None:
 
 @script
 def ends_that_come_late(play: Play) -> None:
-    """The end of one transaction, delivered again within the next: V1 takes it for that one's (KAFKA-17754)."""
+    """The end of one transaction is delivered again within the next: V1 takes it for that one's (KAFKA-17754)."""
     coordinator_is_there(play)
     for tv, version in ((1, 4), (2, 5)):
         for commit in (True, False):

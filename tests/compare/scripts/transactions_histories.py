@@ -137,7 +137,7 @@ class History:
         )
 
     def go_on(self, instance: Instance) -> None:
-        """KIP-360: the client shows what it has."""
+        """The client sends the id and epoch that it has (KIP-360)."""
         _, producer_id, epoch = instance.who
         epoch -= self.chance.choice((0, 0, 0, 1))
         asked = init(instance.name, PATIENT_MS, producer_id, max(epoch, 0))
@@ -228,7 +228,7 @@ class History:
                 self.ask(instance, "a lie: a batch", "Produce", PRODUCE_VERSION[instance.tv], asked)
 
     def crash(self, instance: Instance) -> None:
-        """The connection is lost, and with it all that the client knew; or it is only thought to be dead."""
+        """The client loses its connection, and with it all that it knew; or it is only believed to be dead."""
         index = self.live.index(instance)
         fresh = Instance(instance.name, self.chance.choice((1, 2)))
         if self.chance.random() < 0.6:
@@ -274,7 +274,7 @@ class History:
                 self.look()
 
     def look(self) -> None:
-        """Everything there is to be seen, at rest."""
+        """Record everything that can be seen, at rest."""
         play, when = self.play, f"{self.seed}.{self.step}"
         rest(play, *self.names)
         play.ask(f"{when} the transactions", "DescribeTransactions", 0, describe(*self.names))
@@ -292,7 +292,7 @@ class History:
         play.ask(f"{when} the offsets", "OffsetFetch", 8, offsets | {"require_stable": True})
 
     def begin_late(self) -> None:
-        """A transaction that nobody ends."""
+        """Begin a transaction that nobody ends."""
         self.late.init()
         for partition in range(PARTITIONS):
             self.late.send(self.topic, partition)
@@ -313,7 +313,7 @@ class History:
 
 
 def play_histories(play: Play, seeds: range) -> None:
-    """Those that time out do so together."""
+    """The transactions that time out do so together."""
     coordinator_is_there(play)
     histories = [History(play, seed) for seed in seeds]
     group_coordinator_is_there(play, *(history.group for history in histories))

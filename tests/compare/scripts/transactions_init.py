@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: timeouts, fencing, epochs, and producers that go on (KIP-360)."""
+"""InitProducerId with a transactional id: timeouts, fencing, epochs, and producers that continue (KIP-360)."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def every_version_of_a_fenced_producer(play: Play) -> None:
 
 @script
 def an_unknown_one_with_an_id(play: Play) -> None:
-    """The id and epoch given are not looked at where nothing is known."""
+    """The id and epoch in the request are ignored if nothing is known."""
     coordinator_is_there(play)
     for producer_id, epoch in ((STRANGER, 0), (STRANGER, 5), (STRANGER, 32767), (0, 0), (-2, -2)):
         name = play.name(f"unknown{producer_id}-{epoch}")

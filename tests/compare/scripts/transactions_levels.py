@@ -1,4 +1,4 @@
-"""The levels 0 and 1 of transaction.version: what is stored, and what clients of either version are answered.
+"""The levels 0 and 1 of transaction.version: what is stored, and how clients of either version are answered.
 
 The broker is put back to level 2.
 """
@@ -29,7 +29,7 @@ CLIENT = {"client_software_name": "compare", "client_software_version": "1"}
 
 
 def set_level(play: Play, level: int) -> None:
-    """And wait until it is known."""
+    """Set the level, and wait until it is known."""
 
     def known() -> bool:
         found = play.quietly("ApiVersions", 3, CLIENT).finalized_features
@@ -95,7 +95,7 @@ def transactions_at_each_level(play: Play) -> None:
 
 @script(properties="transactions")
 def an_end_of_version_2_at_level_0(play: Play) -> None:
-    """It is refused; but for aborts of what isn't open, which are no ends."""
+    """It is refused, except for aborts of transactions that aren't open, which end nothing."""
     coordinator_is_there(play)
     topic = play.topic("t")
     with at_level(play, 0):
@@ -111,7 +111,7 @@ def an_end_of_version_2_at_level_0(play: Play) -> None:
                 asked = end_txn(*producer.who, commit=commit)
                 play.ask(label, "EndTxn", 5, asked)
                 play.ask(f"what is known: {label}", "DescribeTransactions", 0, describe(name))
-                # From here on, Kafka holds what was refused for pending.
+                # From here on, Kafka treats what it refused as pending.
                 play.ask(f"then again: {label}", "EndTxn", 5, asked)
                 play.ask(f"then by v4: {label}", "EndTxn", 4, asked)
                 rest(play, name)
@@ -121,7 +121,7 @@ def an_end_of_version_2_at_level_0(play: Play) -> None:
 
 @script(properties="transactions")
 def implicit_adds_at_each_level(play: Play) -> None:
-    """The request's version says how a batch is verified, not the level."""
+    """The request's version decides how a batch is verified, not the level."""
     coordinator_is_there(play)
     topic = play.topic("t", 6)
     for level in (0, 1, 2):
@@ -139,7 +139,7 @@ def implicit_adds_at_each_level(play: Play) -> None:
 
 @script(properties="transactions")
 def fences_and_level_changes_in_the_middle(play: Play) -> None:
-    """A transaction that begins at one level and ends at another."""
+    """A transaction begins at one level and ends at another."""
     coordinator_is_there(play)
     topic = play.topic("t", 9)
     for index, (before, after) in enumerate((x, y) for x in (0, 1, 2) for y in (0, 1, 2)):

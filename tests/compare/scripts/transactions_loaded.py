@@ -1,7 +1,7 @@
-"""What a coordinator makes of the records that it finds: every state, and epochs at their end (KIP-360, KIP-890).
+"""How a coordinator treats the records that it loads: every state, and epochs at their end (KIP-360, KIP-890).
 
-The records are put into `__transaction_state` by the client that may write there, and read when the broker starts
-again: nobody has to ask 32766 times.
+A client that may write to `__transaction_state` puts the records there, and the broker reads them when it restarts: so
+no client has to send 32766 requests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LAST_EPOCHS = (32764, 32765, 32766, 32767)
 
 @dataclass(slots=True)
 class Found:
-    """A transactional id with the record that is put for it."""
+    """A transactional id and the record that is put for it."""
 
     name: str
     producer_id: int
@@ -58,7 +58,7 @@ class Found:
 
 
 class Records:
-    """Puts records, each of a producer id of its own."""
+    """Puts records, each with a producer id of its own."""
 
     def __init__(self, play: Play, topic: Topic) -> None:
         self.play = play

@@ -1,4 +1,5 @@
-"""WriteTxnMarkers: what a partition makes of markers that a client sends, as Kafka does to abort a hanging one."""
+"""WriteTxnMarkers: how a partition treats markers that a client sends, as Kafka's tool does to abort a hanging
+transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def look(play: Play, when: str, topic: Topic) -> None:
 
 @script
 def epochs(play: Play) -> None:
-    """Each epoch relation, with and without an open transaction, at every transaction version."""
+    """Each relation of epochs, with and without an open transaction, in every transaction version."""
     coordinator_is_there(play)
     topic = play.topic("t", 64)
     partitions = iter(range(64))
@@ -142,7 +143,7 @@ def markers_of_the_coordinators_producers(play: Play) -> None:
                 play.ask(f"the end: {label}", "EndTxn", 4 if tv == 1 else 5, end)
                 if tv == 2 or relation < 1:
                     rest(play, name)
-                # Otherwise the partition refuses the coordinator's marker, and the end is never complete.
+                # Otherwise the partition refuses the coordinator's marker, and the end never completes.
                 play.ask(f"what is known at last: {label}", "DescribeTransactions", 0, describe(name))
                 look(play, f"at last: {label}", topic)
 

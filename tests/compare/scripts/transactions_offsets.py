@@ -89,7 +89,7 @@ def every_version(play: Play) -> None:
 
 @script
 def topics_without_partitions(play: Play) -> None:
-    """An unknown one is answered all the same."""
+    """A topic without partitions is answered even if it's unknown."""
     coordinator_is_there(play)
     topic, nowhere = play.topic("t", 2), unknown(play.name("nowhere"))
     group = play.name("g")
@@ -131,7 +131,7 @@ def topics_without_partitions(play: Play) -> None:
 
 @script
 def offsets_before_and_after_the_end(play: Play) -> None:
-    """Pending offsets of several producers, plain commits among them, and what each end makes of them."""
+    """Pending offsets of several producers, plain commits among them, and the effect of each end on them."""
     coordinator_is_there(play)
     topic = play.topic("t", 3)
     group = play.name("g")
@@ -178,7 +178,7 @@ def offsets_before_and_after_the_end(play: Play) -> None:
 
 @script
 def pending_offsets_and_the_group(play: Play) -> None:
-    """What pending offsets keep from happening."""
+    """What pending offsets prevent."""
     coordinator_is_there(play)
     topic = play.topic("t", 2)
     for tv in (1, 2):

@@ -110,7 +110,7 @@ def aborted_lists_of_many_segments_and_index_entries(play: Play) -> None:
 
 @script
 def waiting_for_the_end(play: Play) -> None:
-    """A fetch at the last stable offset is answered by what moves it."""
+    """A fetch that waits at the last stable offset is answered when that offset moves."""
     coordinator_is_there(play)
     for tv in (1, 2):
         for committed in (True, False):
@@ -151,7 +151,8 @@ def waiting_for_the_end(play: Play) -> None:
 
 @script
 def the_first_of_several_ends(play: Play) -> None:
-    """The last stable offset moves from the first open transaction to the next one, whoever ends in which order."""
+    """The last stable offset moves from the first open transaction to the next one, whatever the order of their
+    ends."""
     coordinator_is_there(play)
     topic = play.topic("t")
     a, b, c = (Producer(play, name, tv=1).init() for name in "abc")

@@ -1,4 +1,4 @@
-"""What is left of transactions, of their producers and of their offsets once the broker was stopped, or killed."""
+"""What is left of transactions, of their producers and of their offsets after the broker was stopped or killed."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def a_kill(play: Play) -> None:
 
 @script(properties="transactions")
 def files_of_a_stop(play: Play) -> None:
-    """The snapshot of producers and the index of aborted transactions that are left where the broker was stopped."""
+    """The snapshot of producers and the index of aborted transactions that a stopped broker leaves."""
     coordinator_is_there(play)
     topic = play.topic("t")
     a, b, c, d = (Producer(play, name, tv=tv).init() for name, tv in (("a", 1), ("b", 2), ("c", 1), ("d", 2)))

@@ -1,4 +1,4 @@
-"""Produce with transactional batches: verification, the implicit add, sequences, and who is refused."""
+"""Produce with transactional batches: verification, the implicit add, sequences, and refusals."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .transactions_init import histories
 
 
 def sent(play: Play, producer: Producer, topic: Topic, sequence: int = 0, **lies: Any) -> bytes:
-    """A batch of a sequence that the script chooses."""
+    """Send a batch with a sequence that the script chooses."""
     mine = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     return transactional(play, sequence, **mine | lies)
 
 
 @script
 def every_state(play: Play) -> None:
-    """To the partition that the transaction has, or had, and to a new one."""
+    """Send to the partition that the transaction has, or had, and to a new one."""
     coordinator_is_there(play)
     topic, new = play.topic("t"), play.topic("new")
     other = Producer(play, "other").init()
@@ -122,7 +122,7 @@ def every_version(play: Play) -> None:
 
 @script
 def a_first_batch_with_a_wrong_sequence(play: Play) -> None:
-    """It is verified, or added, before its sequence is looked at; and its sequence is remembered."""
+    """The batch is verified, or added, before its sequence is checked; and its sequence is remembered."""
     coordinator_is_there(play)
     for version in (11, 12):
         topic = play.topic(f"t{version}")
@@ -146,7 +146,7 @@ def a_first_batch_with_a_wrong_sequence(play: Play) -> None:
 
 @script
 def late_batches(play: Play) -> None:
-    """Batches of a transaction that has ended, as a client sends them that didn't hear of its end."""
+    """Batches of a transaction that has ended, from a client that hasn't learned of its end."""
     coordinator_is_there(play)
     ways: dict[str, Callable[[Producer], Any]] = {
         "committed": lambda producer: producer.end(),
@@ -217,7 +217,7 @@ def sequences_go_on_over_transactions(play: Play) -> None:
 
 @script
 def transactional_and_plain_by_turns(play: Play) -> None:
-    """A producer of a transactional id may write outside of transactions where none of its own is open."""
+    """A producer with a transactional id may write outside of transactions if it has none open on that partition."""
     coordinator_is_there(play)
     topic = play.topic("t", 3)
     producer = Producer(play, "p").init()
@@ -258,7 +258,7 @@ def acks(play: Play) -> None:
 
 @script
 def compacted_topics_and_refused_records(play: Play) -> None:
-    """A batch that is refused for its records has been added to the transaction all the same."""
+    """A batch that is refused for its records has still been added to the transaction."""
     coordinator_is_there(play)
     topic = play.topic("t", cleanup_policy="compact", max_message_bytes="1000")
     for version in (11, 12):
@@ -285,7 +285,7 @@ def compacted_topics_and_refused_records(play: Play) -> None:
 
 @script
 def right_behind_an_end(play: Play) -> None:
-    """The next transaction begins while the last one's end may be under way."""
+    """The next transaction begins while the end of the last one may still be in progress."""
     coordinator_is_there(play)
     topic = play.topic("t", 2)
     for tv in (1, 2):

@@ -1,4 +1,4 @@
-"""What a broker keeps of transactions: the records of `__transaction_state`, and the `.txnindex` of a segment."""
+"""What a broker stores of transactions: the records of `__transaction_state`, and the `.txnindex` of a segment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transactions_reading import interleaved
 
 
 class Slowly(Producer):
-    """Time passes between any two records of it."""
+    """A producer that lets time pass before each of its records."""
 
     def _until_not_concurrent(self, api: str, version: int, asked: Fields) -> Any:
         self.play.tick()
@@ -82,7 +82,7 @@ def records_of_the_coordinator(play: Play) -> None:
 
 @script(properties="transactions")
 def transaction_index(play: Play) -> None:
-    """Entries of 34 bytes, one for each aborted transaction that wrote something."""
+    """The index has an entry of 34 bytes for each aborted transaction that wrote something."""
     coordinator_is_there(play)
     topic = play.topic("t")
     found = interleaved(play, topic)

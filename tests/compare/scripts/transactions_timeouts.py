@@ -1,4 +1,4 @@
-"""Transactions that take too long: the coordinator fences and aborts them. All of a script time out together."""
+"""Transactions that take too long: the coordinator fences and aborts them. All of a script's time out together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMEOUT_MS = 2_000
 
 
 def asked_first(play: Play, topic: Topic, new: Topic, tv: int) -> dict[str, Any]:
-    """What a client might do first that doesn't know of the abort: (api, version, fields of a producer)."""
+    """Return what a client that doesn't know of the abort might do first: (api, version, fields of a producer)."""
     group = play.name("g")
     return {
         "commit": lambda p: ("EndTxn", END_VERSION[tv], end_txn(*p.who, commit=True)),

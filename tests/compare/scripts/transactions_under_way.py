@@ -1,7 +1,7 @@
-"""What is answered while an end is under way: Prepare*, held there for good.
+"""Answers while an end is in progress: Prepare*, held there for good.
 
-A marker of a later epoch, sent by a client, makes the partition refuse the coordinator's own, which it then sends no
-more. CONCURRENT_TRANSACTIONS is what is compared here.
+A marker of a later epoch, sent by a client, makes the partition refuse the coordinator's own, which the coordinator
+then stops sending. This script compares CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
