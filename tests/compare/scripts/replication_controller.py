@@ -1,5 +1,5 @@
-"""What brokers ask their controller: registrations, heartbeats, ISRs, directories, producer ids. A fourth broker asks,
-that is played by the script."""
+"""What brokers ask their controller: registrations, heartbeats, ISRs, directories, producer ids. The script plays a
+fourth broker, which asks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def registrations(play: Play) -> None:
 
 
 def _assign(play: Play, case: str, topic: Topic, broker_ids: list[int]) -> None:
-    """Asked for, and not done; the reassignment is taken back."""
+    """Only validate the creations, and cancel the reassignment."""
     new = {
         "name": f"{topic.name}-new",
         "num_partitions": -1,
@@ -214,7 +214,7 @@ def _known_isr(play: Play, topic: Topic) -> list[int]:
 
 
 def _partition_epoch(broker: PlayedBroker, topic_id: bytes, epoch: int, current: int) -> int:
-    """What a broker learns by asking for what there is."""
+    """Find the partition epoch by trying the next few in turn."""
     broker.beat()
     for guess in range(current, current + 4):
         part = _isr(topic_id, (ID, epoch), (3, -1), partition_epoch=guess)  # no replica: nothing comes of it

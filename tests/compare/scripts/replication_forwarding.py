@@ -157,7 +157,7 @@ def tokens_in_envelopes(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def metadata_log(play: Play) -> None:
-    """What is in it differs; what isn't told of it doesn't."""
+    """The contents of the log differ between the brokers, so only the rest is compared."""
     end = 10**9
     for version in versions("Fetch"):
         for case, offset, fields in (
@@ -209,7 +209,7 @@ def _epoch(play: Play) -> int:
 
 
 def _noted(play: Play, case: str, version: int, asked: dict[str, Any]) -> None:
-    """Errors alone: how long the log is and what is in it is each broker's own."""
+    """Note only the errors: each broker's log has its own length and contents."""
     answer = play.quietly("Fetch", version, asked, on=f"controller: {case}")
     told = [
         {

@@ -38,7 +38,7 @@ from ..transaction_requests import (
 
 
 def look(play: Play, when: str, **topics: tuple[Topic, int]) -> None:
-    """At topics, each at its leader."""
+    """Read each topic at its leader, at both isolation levels."""
     for name, (topic, leader) in topics.items():
         on = f"broker {leader}"
         for level in (0, 1):
@@ -62,7 +62,7 @@ def _there(play: Play, routed: Routed) -> None:
 
 
 def _handed_over(play: Play, transactional_id: str, old: int, new: int) -> None:
-    """Wait until the old coordinator of an id knows that it is none, and the new one serves."""
+    """Wait until the old coordinator of an id knows that it no longer is one, and the new one serves."""
 
     def told_by(broker: int) -> int:
         asked = describe(transactional_id)
@@ -192,9 +192,10 @@ def a_coordinator_that_moves(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def markers_that_wait(play: Play) -> None:
-    """For a leader that was killed, until another one leads.
+    """The markers wait for a leader that was killed, until another broker leads.
 
-    A partition without a leader is not tried: Kafka's coordinator forgets it, and the transaction hangs there for good.
+    A partition without a leader isn't compared: Kafka's coordinator forgets it, and the transaction hangs there for
+    good.
     """
     waiting = {commit: play.topic(f"waiting-{commit}", replicas=(2, 1)) for commit in (True, False)}
     others = {commit: play.topic(f"other-{commit}", replicas=(1, 3)) for commit in (True, False)}
@@ -240,7 +241,7 @@ def _stable_end(play: Play, topic: Topic, broker: int) -> int:
 
 @script(properties=CLUSTER)
 def a_coordinator_killed(play: Play) -> None:
-    """With a transaction open, and offsets of it, of a group that it coordinates too."""
+    """It is killed with a transaction open, which has offsets of a group that it coordinates too."""
     topic = play.topic("a", replicas=(1, 2))
     group = play.name("g")
     for internal in (OFFSETS, TRANSACTIONS):

@@ -117,7 +117,7 @@ def in_a_transaction(play: Play) -> None:
 
 
 class _Session:
-    """A fetch session of whose rights are taken and given."""
+    """A fetch session of a client whose rights are revoked and granted."""
 
     def __init__(self, play: Play, on: str, version: int, *parts: tuple[Topic, int, int]) -> None:
         self._play = play

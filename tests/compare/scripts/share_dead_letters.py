@@ -29,7 +29,8 @@ ENABLE = "errors.deadletterqueue.group.enable"
 
 
 def _queue(play: Play, suffix: str, *, enabled: bool = True) -> Topic:
-    """A topic whose replicas aren't compared batch by batch: Kafka writes together what is rejected meanwhile."""
+    """Create a topic whose replicas aren't compared batch by batch: Kafka writes records together that are rejected
+    meanwhile."""
     name = f"dlq.{play.name(suffix)}"
     placed = [{"partition_index": 0, "broker_ids": [1, 2, 3]}]
     topic = {
@@ -82,7 +83,7 @@ def _until_queued(play: Play, queue: Topic, count: int, partition: int = 0) -> N
 
 
 def _until_archived(play: Play, group: str, topic: Topic, first: int, last: int, partition: int = 0) -> None:
-    """As what the last write about these offsets says, one by one or together."""
+    """Wait until the last write about each of these offsets says that it is archived, in a range or alone."""
 
     def archived() -> bool:
         states: dict[int, int] = {}
@@ -98,7 +99,7 @@ def _until_archived(play: Play, group: str, topic: Topic, first: int, last: int,
 
 @script(properties="dead_letters", needs=NEEDS)
 def what_goes_there(play: Play) -> None:
-    """Rejected, and delivered too often: told apart or not, by an answer, by a session's end, by a lock's."""
+    """Records that are rejected or delivered too often, by an acknowledgement, or by the end of a session or a lock."""
     topic = play.topic("t")
     queue = _queue(play, "q")
     group = share_group(play, "g", (topic, 0), delivery_count_limit="2", record_lock_duration_ms="30000")
@@ -119,8 +120,8 @@ def what_goes_there(play: Play) -> None:
     _until_queued(play, queue, 7)
     _until_archived(play, group, topic, 7, 9)
     play.note("in the queue", _queued(play, queue))
-    # behind these Kafka writes once for each offset of a batch that was told apart
-    # What the next fetch acquires, and that the letter before is written, come in either order.
+    # After these Kafka writes once for each offset of a batch that it tracks offset by offset. The next fetch's
+    # acquisition and the write of the letter before come in either order.
     play.note("written", share_records_of(play, group, topic)[:7])
     play.ask("its state", "ReadShareGroupState", 0, read(group, (topic, 0)))
 
@@ -162,7 +163,7 @@ def without_a_queue(play: Play) -> None:
 
 @script(properties="dead_letters", needs=NEEDS)
 def a_kill(play: Play) -> None:
-    """What is rejected is in the queue once the broker is there again, whatever was done of it, and nothing else is."""
+    """The queue holds each rejected record after the restart, however far it had got, and no other record."""
     topic = play.topic("t")
     queue = _queue(play, "q")
     group = share_group(play, "g", (topic, 0))

@@ -71,7 +71,7 @@ def _ask(who: ShareConsumer, case: str, kind: str, asked: Asked) -> None:
 
 
 def _take(who: ShareConsumer, state: str, whole: int) -> Pair:
-    """The next two batches; an offset is told apart by a renewed lock."""
+    """Acquire the next two batches. A renewed lock makes the broker track one batch's offsets one by one."""
     pair = Pair(state, who, whole)
     who.fetch(f"{state}: acquired", max_records=2 * SIZE, batch_size=SIZE)
     who.ack(f"{state}: told apart", (pair.apart + 1, pair.apart + 1, RENEW), renews=True)
@@ -79,7 +79,7 @@ def _take(who: ShareConsumer, state: str, whole: int) -> Pair:
 
 
 def _every_state(play: Play, group: str, topic: Topic) -> Iterator[Pair]:
-    """Pairs behind the first record, and last what nobody has acquired yet."""
+    """Yield pairs behind the first record, and last a pair that nobody has acquired yet."""
     firsts = iter(range(1, 1000, 2 * SIZE))
 
     def member(name: str) -> ShareConsumer:
@@ -145,7 +145,7 @@ def what_is_refused(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def what_is_taken(play: Play) -> None:
-    """By who has acquired it: each type in each shape has two batches of its own."""
+    """The owner acknowledges: each type in each shape has two batches of its own."""
     topic = play.topic("t")
     group = share_group(play, "g", (topic, 0))
     pairs = len(KINDS) * SHAPES
@@ -167,7 +167,7 @@ def what_is_taken(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def a_log_shorter_than_the_state(play: Play) -> None:
-    """As an unclean election leaves it. Kafka answers at once; what is answered is the same."""
+    """An unclean election leaves such a log. Kafka answers at once, and the answers are the same."""
     topic = play.topic("t")
     group = share_group(play, "g", (topic, 0), start=4)
     produce_batches(play, topic, 2)

@@ -25,7 +25,8 @@ from ..streams_requests import streams_beat
 
 
 class Scene:
-    """Groups of a topic with one partition: of two, who gets which hangs on a random id. `one` is at home in each."""
+    """Groups of a topic with one partition: with two, a random id would decide who gets which. `one` is a member of
+    each."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -40,7 +41,7 @@ class Scene:
         return epoch
 
     def without_topics(self, group: str) -> int:
-        """Stable, though its topic isn't there."""
+        """The group is stable, though its topic doesn't exist."""
         return self._beat(beat(group, "one", 0, self.play.name("nowhere")))
 
     def stable(self, group: str) -> int:
@@ -49,7 +50,7 @@ class Scene:
         return self._beat(beat(group, "one", 0, self.topic.name))
 
     def shared(self, group: str) -> int:
-        """By two, the first of whom isn't told yet."""
+        """Two members share the group, and the first one doesn't know it yet."""
         epoch = self.stable(group)
         self._beat(beat(group, "two", 0, self.topic.name))
         return epoch

@@ -50,7 +50,8 @@ def off_and_on_again(play: Play) -> None:
 
 
 def until_share_partitions_are_gone(play: Play) -> None:
-    """In Kafka the last that the broker does for a change of the metadata: another change follows on it."""
+    """Wait for another change of the metadata. Removing share partitions is the last thing that Kafka's broker does for
+    a change, so they are gone by the next one."""
     play.topic("after")
 
 

@@ -29,7 +29,7 @@ DELAY_MS = "15000"
 
 
 class Scene:
-    """Groups of one topic with two partitions; `one` is at home in each, and `two` where somebody has to give up."""
+    """Groups of one topic with two partitions. `one` is a member of each, and `two` of those with a task to give up."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -55,7 +55,7 @@ class Scene:
         return self._beat(streams_join(group, "one", missing, "p1"))
 
     def not_ready_amid_reconciliation(self, group: str) -> int:
-        """The source was deleted while one was told to give up a task."""
+        """The source was deleted after a member was told to give up a task."""
         topic = next(self._gone)
         epoch = self.reconciling(group, topology(subtopology("0", topic.name)))
         self.play.quietly(
@@ -70,12 +70,12 @@ class Scene:
         return epoch
 
     def waiting(self, group: str) -> int:
-        """For others, before the first assignment."""
+        """The group waits for other members before its first assignment."""
         set_for_group(self.play, group, initial_rebalance_delay_ms=DELAY_MS)
         return self._beat(streams_join(group, "one", self.of, "p1"))
 
     def assigning(self, group: str) -> int:
-        """Nobody has anything to give up yet."""
+        """The next assignment is still to come, and no member has a task to give up yet."""
         set_for_group(self.play, group, assignment_interval_ms=DELAY_MS)
         self._beat(streams_join(group, "one", self.of, "p1"))
         self._beat(streams_join(group, "two", self.of, "p2"))
@@ -88,7 +88,7 @@ class Scene:
         return epoch
 
     def reconciling(self, group: str, of: Fields | None = None) -> int:
-        """One is told to give up a task, and hasn't done so."""
+        """A member is told to give up a task, and hasn't done so yet."""
         self._beat(streams_join(group, "one", of or self.of, "p1"))
         self._beat(streams_join(group, "two", of or self.of, "p2"))
         self._beat(streams_beat(group, "one", 2, active={"0": [0, 1]}))
@@ -101,7 +101,7 @@ class Scene:
         return 3
 
     def joined(self, group: str) -> int:
-        """By a third one, of which nobody else is told yet."""
+        """A third member has joined, which nobody else knows of yet."""
         epoch = self.stable(group)
         self._beat(streams_join(group, "three", self.of, "p3"))
         return epoch

@@ -25,8 +25,8 @@ def _ask(play: Play, case: str, fields: Fields, version: int = 1) -> Any:
 
 @script(properties="streams")
 def cells(play: Play) -> None:
-    """An instance that is unknown, that lives, and that is away, beside each request of a member of its own id, of
-    another one's, and of none's."""
+    """An unknown instance, a live one and one that is away meet each request: with its own member id, with another
+    member's, and with an unknown one."""
     topic = play.topic("t", partitions=2)
     of = topology(subtopology("0", topic.name))
     asked = {
@@ -71,7 +71,7 @@ def cells(play: Play) -> None:
 
 @script(properties="streams")
 def a_life(play: Play) -> None:
-    """One goes and comes back, as itself and as others, as it was and as another one."""
+    """A member leaves and comes back, as itself and as others, with the same fields and with other ones."""
     topic = play.topic("t", partitions=3)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -121,7 +121,7 @@ def a_life(play: Play) -> None:
 
 @script(properties="streams")
 def full(play: Play) -> None:
-    """Who is known may join again; `group.streams.max.size` is 4."""
+    """A known member may join again; `group.streams.max.size` is 4."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -143,7 +143,7 @@ def full(play: Play) -> None:
 
 @script(properties="streams")
 def copies(play: Play) -> None:
-    """From copy to active task and back, without a round of giving up."""
+    """A copy becomes an active task and back, without a round of giving up."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)

@@ -87,7 +87,7 @@ class History:
     # --- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, instance: Instance, what: str, api: str, version: int, fields: Any) -> Any:
-        """A case that begins at rest. One whose answer is that it came too early is asked again."""
+        """Ask one case, beginning at rest. Ask again as long as the answer says that it came too early."""
         self.count += 1
         case = f"{self.seed}.{self.step}.{self.count} {what} of {instance.name[-1]}"
         name = instance.name
@@ -98,7 +98,7 @@ class History:
                 rest(self.play, *self.names)
             return not early
 
-        # All of them: a marker of another's end would come before or behind what is asked for now.
+        # Wait for all: the marker of another transaction's end could land before or after this request.
         rest(self.play, *self.names)
         return self.play.ask_until(case, settled, api, version, fields, on=f"{name} {id(instance)}")
 
@@ -152,7 +152,7 @@ class History:
         instance.added.clear()
 
     def write(self, instance: Instance) -> None:
-        """As a client should."""
+        """Write as a client should."""
         partition = self.chance.randrange(PARTITIONS)
         if instance.tv == 1 and partition not in instance.added:
             asked = add_partitions(*instance.who, (self.topic, partition))
@@ -188,7 +188,7 @@ class History:
                 self.took(instance, answer)
 
     def end_again(self, instance: Instance) -> None:
-        """A retry of the last end, or the other verb; a client that hears of a new epoch goes on with it."""
+        """Retry the last end, or ask for the other one. If the answer has a new epoch, the client continues with it."""
         if instance.last_end is None:
             return
         who, commit = instance.last_end
@@ -203,13 +203,13 @@ class History:
                 self.took(instance, answer)
 
     def verify(self, instance: Instance) -> None:
-        """As a broker asks."""
+        """Verify partitions, as a broker does."""
         parts = [(self.topic, index) for index in self.chance.sample(range(PARTITIONS), 2)]
         asked = add_partitions(*instance.who, *parts, verify_only=True)
         self.ask(instance, "verifying", "AddPartitionsToTxn", 5, asked)
 
     def lie(self, instance: Instance) -> None:
-        """Another epoch, or another's id."""
+        """Use another epoch, or another client's producer id."""
         name, producer_id, epoch = instance.who
         epoch += self.chance.choice((-1, 1))
         if self.chance.random() < 0.3:
@@ -298,7 +298,7 @@ class History:
             self.late.send(self.topic, partition)
 
     def time_out(self) -> None:
-        """Its client comes back, and knows nothing of that."""
+        """Let the transaction time out. Its client comes back, and doesn't know of that."""
         self.step += 1
         late = Instance(self.late.transactional_id, self.late.tv)
         self.names.append(late.name)
