@@ -73,8 +73,8 @@ reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare wi
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
 	@$(BIN)/python -m examples.flights_pipeline $(ARGS)
 
-prove: .venv/.dev  ## try the programs of examples/prove against all hazards, and find the mistake of each
-	$(BIN)/python -m examples.prove $(ARGS)
+prove: .venv/.dev  ## try the programs of examples/prove against all hazards, and find the mistake of each (ARGS="java --brokers 3 --quick")
+	CLASSPATH="$$(tests/kafka/kafka classpath)"; export CLASSPATH; $(BIN)/python -m examples.prove $(ARGS)
 
 pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the whole year, with either sink and broker
 	$(BIN)/python -m tests.spark.kills $(ARGS)

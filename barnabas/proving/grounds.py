@@ -33,10 +33,12 @@ _BEHIND_ALL_MINUTES = 16
 OF_CLUSTERS = {
     SIZE_SETTING: JOURNALED,
     "broker.session.timeout.ms": 3_000,
+    "request.timeout.ms": 5_000,
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
 }
-"""The settings of a cluster's nodes. Other brokers take over from a killed one once its session has expired."""
+"""The settings of a cluster's nodes. Others lead what a killed broker led once its session is over. A broker that waits
+for another one's lost answer keeps clients waiting no longer than they wait for a lost answer of their own."""
 
 
 class Ground(abc.ABC):

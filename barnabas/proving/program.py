@@ -12,20 +12,24 @@ from typing import IO
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
 BOOTSTRAP_WORD = "{bootstrap}"
+FOLDER_VARIABLE = "BARNABAS_FOLDER"
+FOLDER_WORD = "{folder}"
 
 _SHOWN_BYTES = 4_096
 
 
 class Program:
     """One process of the program. It finds the broker's address in `BARNABAS_BOOTSTRAP`, and in place of
-    `{bootstrap}`."""
+    `{bootstrap}`. It finds a folder for files of its own in `BARNABAS_FOLDER`, and in place of `{folder}`."""
 
-    def __init__(self, command: Sequence[str], bootstrap: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], bootstrap: str, folder: str, environment: Mapping[str, str]
+    ) -> None:
         """Raises OSError if there is no such program."""
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - goes with this object
         self._process = subprocess.Popen(
-            [word.replace(BOOTSTRAP_WORD, bootstrap) for word in command],
-            env={**os.environ, **environment, BOOTSTRAP_VARIABLE: bootstrap},
+            [word.replace(BOOTSTRAP_WORD, bootstrap).replace(FOLDER_WORD, folder) for word in command],
+            env={**os.environ, **environment, BOOTSTRAP_VARIABLE: bootstrap, FOLDER_VARIABLE: folder},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

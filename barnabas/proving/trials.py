@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -27,6 +28,7 @@ POLL_S = 0.02
 MOST_STARTS = 6
 """The most starts of the program in one run. A supervisor restarts it each time it fails."""
 MOST_HAZARDS = 500
+OF_RUNS = "barnabas-prove-"
 
 _FAULTS: Mapping[Strike, tuple[str, str]] = {
     Strike.REQUEST_LOST: ("close", "request"),
@@ -102,9 +104,10 @@ def prove(
 ) -> Proof:
     """Run a program that consumes, transforms and produces, once undisturbed and once for each hazard, and compare.
 
-    command: starts the program. It gets the broker's address in `BARNABAS_BOOTSTRAP`, and in place of `{bootstrap}`. It
-        should end with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with another
-        status it is started again, as a supervisor would do.
+    command: starts the program. It gets the broker's address in `BARNABAS_BOOTSTRAP`, and in place of `{bootstrap}`. In
+        `BARNABAS_FOLDER` and in place of `{folder}` it gets a folder that is empty when a run begins. It should end
+        with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with another status it is
+        started again, as a supervisor would do.
     outputs, inputs: topics. The committed records of `outputs` are compared by topic, key and value.
     seed: makes topics and records, and is given the Broker or Cluster. Each run begins with these.
     brokers: how many there are. With more than one, all runs use a Cluster.
@@ -155,13 +158,14 @@ class _Bench:
         self._undisturbed_ids: Set[str] = frozenset()
         self._environment = environment
 
-    def started(self) -> Program:
-        return Program(self._command, self.ground.kafka.bootstrap, self._environment)
+    def started(self, folder: str) -> Program:
+        return Program(self._command, self.ground.kafka.bootstrap, folder, self._environment)
 
     def undisturbed(self) -> tuple[Trial, Counter[Output]]:
         """Run the program undisturbed. Raises CannotProveError."""
-        run = _Run(self, None, None)
-        trial, found = self._over(run, None)
+        with tempfile.TemporaryDirectory(prefix=OF_RUNS, ignore_cleanup_errors=True) as folder:
+            run = _Run(self, None, None, folder)
+            trial, found = self._over(run, None)
         self._undisturbed_ids = transactional_ids(trial.requests)
         if run.starts > 1 or run.is_late:
             raise CannotProveError(
@@ -175,7 +179,8 @@ class _Bench:
         return trial, found
 
     def tried(self, hazard: Hazard, expected: Counter[Output]) -> Trial:
-        return self._over(_Run(self, hazard, expected), expected)[0]
+        with tempfile.TemporaryDirectory(prefix=OF_RUNS, ignore_cleanup_errors=True) as folder:
+            return self._over(_Run(self, hazard, expected, folder), expected)[0]
 
     def _over(self, run: _Run, expected: Counter[Output] | None) -> tuple[Trial, Counter[Output]]:
         self.ground.begin()
@@ -208,7 +213,9 @@ class _Bench:
 class _Run:
     """The program from its start to its end, with its hazard on the way."""
 
-    def __init__(self, bench: _Bench, hazard: Hazard | None, expected: Counter[Output] | None) -> None:
+    def __init__(
+        self, bench: _Bench, hazard: Hazard | None, expected: Counter[Output] | None, folder: str
+    ) -> None:
         self.hazard = hazard
         self.requests: list[Request] = []
         self.notes: list[str] = []
@@ -217,6 +224,7 @@ class _Run:
         self.is_late = False
         self.is_reached = hazard is None
         self._bench = bench
+        self._folder = folder
         self._ground = bench.ground
         self._expected = expected
         self._programs: list[Program] = []
@@ -278,7 +286,7 @@ class _Run:
 
     def _start(self) -> None:
         self.starts += 1
-        self._programs.append(self._bench.started())
+        self._programs.append(self._bench.started(self._folder))
 
     def _supervised(self) -> bool:
         """Restart what has failed, up to a limit. Return False if the run is over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,9 +12,15 @@ from xml.etree import ElementTree
 import pytest
 
 from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of
+from barnabas.proving.outcomes import Output
 from barnabas.proving.trials import CannotProveError, Proof, prove
+from tests.support.apache_kafka import tool
+from tests.support.requirements import need_apache_kafka, need_program
 
-confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+from examples.prove.__main__ import EXAMPLES
+from examples.prove.__main__ import proof_of as proof_of_example
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "examples.prove.confluent"]
@@ -28,16 +35,19 @@ FOUND_BY = {
 """By which hazard each mistake shows, and what is said of it."""
 
 
-def proof_of(mistake: str, hazards: list[Hazard], *, name: str = "confluent", brokers: int = 1) -> Proof:
-    from examples.prove.__main__ import EXAMPLES, seed
-
-    return prove(
-        [*EXAMPLES[name].command, *([mistake] if mistake else [])],
-        inputs=["orders"],
-        outputs=EXAMPLES[name].outputs,
-        seed=seed,
+def proof_of(
+    mistake: str,
+    hazards: list[Hazard],
+    *,
+    name: str = "confluent",
+    brokers: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Proof:
+    return proof_of_example(
+        EXAMPLES[name],
+        mistake,
         brokers=brokers,
-        environment={"PYTHONPATH": str(ROOT)},
+        environment={"PYTHONPATH": str(ROOT), **(environment or {})},
         hazards=hazards,
     )
 
@@ -55,6 +65,52 @@ def test_each_mistake_is_found_and_said(mistake: str) -> None:
     assert sum(wrong.values()) in (4, 8)  # the bills of whole transactions
     assert not right
     assert any(why in each for each in trial.reasons), trial.reasons
+
+
+def test_a_cancelled_commit_of_aiokafka_is_found_and_said() -> None:
+    pytest.importorskip("aiokafka", reason="needs aiokafka")
+    hazard = Hazard("EndTxn", 2, Strike.ANSWER_AWAITED)
+    [trial] = proof_of("retries-timeout", [hazard], name="aiokafka").failures
+    assert sum(trial.difference.doubled.values()) == 4
+    assert [each for each in trial.reasons if "after the commit had succeeded" not in each] == []
+    assert proof_of("", [hazard], name="aiokafka").holds
+
+
+def test_offsets_that_a_java_consumer_commits_by_itself_are_found_and_said() -> None:
+    need_program("javac")
+    need_apache_kafka()
+    environment = {"CLASSPATH": tool("classpath").strip()}
+    hazard = Hazard("EndTxn", 2, Strike.PROGRAM_KILLED_AFTER)
+    [trial] = proof_of("auto-commit", [hazard], name="java", environment=environment).failures
+    assert sum(trial.difference.doubled.values()) == 4
+    assert ["outside of the transaction" in each for each in trial.reasons] == [True]
+    assert proof_of("", [hazard], name="java", environment=environment).holds
+
+
+COUNTS_STARTS = """
+import pathlib, sys
+from confluent_kafka import Producer
+starts = pathlib.Path(sys.argv[2], "starts")
+number = int(starts.read_text()) + 1 if starts.exists() else 1
+starts.write_text(f"{number}")
+producer = Producer({"bootstrap.servers": sys.argv[1]})
+producer.produce("bills", f"start {number}")
+producer.flush(10)
+"""
+
+
+def test_a_programs_folder_stays_over_its_starts_and_is_empty_for_each_run() -> None:
+    hazard = Hazard("Produce", 1, Strike.PROGRAM_KILLED_AFTER)
+    proof = prove(
+        [sys.executable, "-c", COUNTS_STARTS, "{bootstrap}", "{folder}"],
+        outputs=["bills"],
+        hazards=[hazard, hazard],
+    )
+    assert proof.expected == {Output("bills", None, b"start 1"): 1}
+    assert [each.difference.foreign for each in proof.trials] == [
+        {Output("bills", None, b"start 2"): 1},
+        {Output("bills", None, b"start 2"): 1},
+    ]
 
 
 def test_the_right_program_holds_against_what_finds_the_mistakes() -> None:
