@@ -44,6 +44,8 @@ METADATA_S: Final = 1.0
 OFFSETS_S: Final = 1.0
 SIZES_S: Final = 5.0
 GROUPS_S: Final = 1.0
+RUNNING_S: Final = 5.0
+"""For so long a transaction has had no step when its coordinator is asked about it."""
 LONGEST_PAUSE_S: Final = 20.0
 LOST_S: Final = 1.0
 """The pause after an error."""
@@ -119,6 +121,7 @@ class Asker(threading.Thread):
                 self._woken.clear()
                 wanted = self._sections.wanted
                 now_s = time.monotonic()
+                self._forget_unwanted(wanted)
                 for each in self._rounds:
                     if not self._is_ended and each.due_s <= now_s and each.is_wanted(wanted):
                         self._go(cluster, each)
@@ -141,13 +144,22 @@ class Asker(threading.Thread):
                 log.exception("the console failed")
         if problem:
             pause_s = LOST_S
-        self._problems[each] = problem  # another round may succeed meanwhile
-        said = dict.fromkeys(filter(None, self._problems.values()))
-        self._sections.publish(f"problem:{self.name}", "; ".join(said))
+        self._problems[each] = problem  # another round may go well meanwhile
+        self._tell_problems()
         now_s = time.monotonic()
         if each.pauses:
             pause_s = max(pause_s, min(PAUSE_PER_ROUND * (now_s - began_s), LONGEST_PAUSE_S))
         each.due_s = max(began_s + each.every_s, now_s + pause_s)
+
+    def _forget_unwanted(self, wanted: frozenset[str]) -> None:
+        """The problems of rounds that nobody wants any more: no round would say that they have passed."""
+        for each in [each for each in self._problems if not each.is_wanted(wanted)]:
+            del self._problems[each]
+            self._tell_problems()
+
+    def _tell_problems(self) -> None:
+        said = dict.fromkeys(filter(None, self._problems.values()))
+        self._sections.publish(f"problem:{self.name}", "; ".join(said))
 
 
 class Watch:
@@ -186,7 +198,10 @@ class Watch:
             Round(OFFSETS_S, self._ask_offsets, anything),
             Round(GROUPS_S, self._ask_groups, anything),
         ]
-        tail = [Round(FAST_S, self._transaction_log.read_on, anything, pauses=False)]
+        tail = [
+            Round(FAST_S, self._transaction_log.read_on, anything, pauses=False),
+            Round(RUNNING_S, self._ask_running, anything),
+        ]
         fast = [
             Round(
                 FAST_S,
@@ -346,6 +361,14 @@ class Watch:
         rows = [[each.name, each.kind, each.protocol, each.state, each.coordinator] for each in found]
         self._sections.publish("groups", rows)
 
+    def _ask_running(self, cluster: KafkaCluster) -> None:
+        """What became of transactions of which no record says anything any more: records may have been passed over, and
+        a broker may have been set back."""
+        still = self._lanes.still_running()
+        if still:
+            found = list_transactions(cluster, still.values())
+            self._lanes.settle(still, found, round(time.time() * 1000))
+
     def _ask_logs(self, cluster: KafkaCluster) -> None:
         """Ask for start, end and last stable offset of each log that is shown, as soon as something is appended,
         including markers."""
@@ -416,6 +439,7 @@ class TransactionLog:
         self._by_leader: dict[int, list[Partition]] = defaultdict(list)
         self._leaders_due_s = 0.0
         self._is_forbidden = False
+        self._topic_id = b""
 
     def read_on(self, cluster: KafkaCluster) -> None:
         """Read what has come since, or comes soon. Raises CommandError."""
@@ -433,18 +457,23 @@ class TransactionLog:
 
     def _find_leaders(self, cluster: KafkaCluster) -> None:
         topic = next(iter(cluster.metadata([TRANSACTION_TOPIC]).topics), None)
+        self._leaders_due_s = time.monotonic() + METADATA_S
         self._by_leader = defaultdict(list)
         self._is_forbidden = topic is not None and topic.error_code == Error.TOPIC_AUTHORIZATION_FAILED
         if topic is None or topic.error_code:
             self._next.clear()  # the first transaction creates it
             return
+        if (
+            topic.topic_id != self._topic_id
+        ):  # another topic of this name, as after a reset: its offsets begin anew
+            self._topic_id = bytes(topic.topic_id)
+            self._next.clear()
         for partition, leader in leaders_of([topic]).items():
             if leader != NO_LEADER:
                 self._by_leader[leader].append(partition)
         self._begin(
             cluster, [each for of in self._by_leader.values() for each in of if each not in self._next]
         )
-        self._leaders_due_s = time.monotonic() + METADATA_S
 
     def _begin(self, cluster: KafkaCluster, new: list[Partition]) -> None:
         """Begin near the end, and leave out what is older."""

@@ -9,8 +9,8 @@ const WINDOWS = [["10 s", 10e3], ["1 min", 60e3], ["10 min", 600e3], ["1 h", 360
 const MOST_LANES = 60;
 const MOST_BARS = 150;
 const MOST_HELD = 30;
-const END = { PrepareCommit: "committed", CompleteCommit: "committed", PrepareAbort: "aborted", CompleteAbort: "aborted" };
-const isOver = (state) => state.startsWith("Complete");
+const END = { PrepareCommit: "committed", CompleteCommit: "committed", PrepareAbort: "aborted", CompleteAbort: "aborted", Unknown: "unknown" };
+const isOver = (state) => state.startsWith("Complete") || state === "Unknown";
 
 // When it was decided, and when the last marker was there; null where it isn't yet.
 function ends(transaction, at) {
@@ -29,14 +29,14 @@ function ends(transaction, at) {
 function useTransactions() {
   const { lists } = useStore();
   const waiting = useWaiting();
-  const told = waiting.map((each) => each.transactions.map(laneOf)).join();
+  const told = waiting.map((each) => each.transactions.map((one) => laneOf(one, lists.lanes))).join();
   return useMemo(() => {
     const found = new Map(lists.lanes);
     const held = new Map();
     for (const { topic, partition, transactions } of waiting) for (const one of transactions) {
       if (!one.transactional_id || !one.started_ms) continue;
       const { transactional_id: id, started_ms: started, producer_id: producer, producer_epoch: epoch, state } = one;
-      const key = laneOf(one);
+      const key = laneOf(one, lists.lanes);
       if (found.has(key)) held.set(key, found.get(key));
       if (found.has(key)) continue;
       const steps = [{ state, at: started, epoch, place: null }];
@@ -109,6 +109,7 @@ export function Transactions() {
         : html`<p>${all.length ? "None in the time that is shown." : "No transaction is known yet."}</p>`}
     </div>
     <p class="legend"><span class="key open">open</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
+      ${" "}<span class="key unknown">over, and nobody says how</span>
       ${" "}The bright end of a bar is the time from its decision to its last marker; an upright line is an election.</p>
     ${elections.length ? html`<ol class="events" id="elections">${elections.slice(-20).reverse().map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}
     <div id="held">${held.length ? html`<h2>Who holds the readers, and what ends it</h2>` : ""}
@@ -145,10 +146,10 @@ function lanesOf(transactions, from, until, at) {
     }
     const state = stateAt(one, at);
     const fate = (state && END[state.state]) || "open";
-    const words = `${state ? state.state : "?"}, began ${time(one.started)}, ${decided ? `decided after ${span(decided - one.started)}` : `open for ${span(until - one.started)}`}, ${count(one.partitions.length, "partition")}`;
+    const words = `${state ? state.state : "?"}, began ${time(one.started)}, ${decided ? `${fate === "unknown" ? "over" : "decided"} after ${span(decided - one.started)}` : `open for ${span(until - one.started)}`}, ${count(one.partitions.length, "partition")}`;
     lane.bars.push({
       one, fate, words, begin: one.started, decided: decided ?? until, markers: decided !== null ? complete ?? until : null,
-      letter: { committed: "C", aborted: "A", open: "…" }[fate],
+      letter: { committed: "C", aborted: "A", open: "…", unknown: "?" }[fate],
     });
   }
   return [...lanes.values()].sort((a, b) => a.id.localeCompare(b.id));
@@ -163,7 +164,7 @@ export function Transaction({ parts: [key] }) {
   if (!one) return html`<h1>${key}</h1><p>It isn't among the transactions that the console remembers.</p>`;
   const { decided, complete } = ends(one, null);
   const facts = [["producer id", one.producer], ["epoch", one.epoch], ["timeout", span(one.timeout)], ["began", time(one.started, true)],
-    ["decided", decided ? `${time(decided)}, after ${span(decided - one.started)}` : "not yet"],
+    [one.state === "Unknown" ? "over" : "decided", decided ? `${time(decided)}, after ${span(decided - one.started)}` : "not yet"],
     ["last marker", complete ? `${time(complete)}, ${span(complete - decided)} later` : "not yet"]];
   return html`
     <h1>${one.id}</h1>

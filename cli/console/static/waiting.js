@@ -16,14 +16,20 @@ export function Waiting({ waiting }) {
   </section>`;
 }
 
-export const laneOf = (one) => `${one.transactional_id}/${one.started_ms}`;
+// The key of its lane: of several that have begun in one millisecond it is the last, since only that one may be open.
+export function laneOf(one, lanes) {
+  const first = `${one.transactional_id}/${one.started_ms}`;
+  let key = first;
+  for (let at = 2; lanes?.has(`${first}~${at}`); at += 1) key = `${first}~${at}`;
+  return key;
+}
 
 // Whose readers wait. It is asked for from time to time, and lanes tell at once that a transaction is over: busy
 // applications would seem to hold readers for as long as nobody asks again. What hangs is no part of its lane: a record
 // that came behind its marker holds readers for good, whatever its transactional id has done since.
 export function useWaiting(isWanted = () => true) {
   const { values, lists } = useStore();
-  const isOver = (one) => one.verdict !== "hanging" && lists.lanes?.get(laneOf(one))?.state.startsWith("Complete");
+  const isOver = (one) => one.verdict !== "hanging" && lists.lanes?.get(laneOf(one, lists.lanes))?.state.startsWith("Complete");
   return (values.held ? values.held.waiting : []).filter(isWanted).flatMap((each) => {
     const transactions = each.transactions.filter((one) => !isOver(one));
     return each.transactions.length && !transactions.length ? [] : [{ ...each, transactions }];
@@ -51,7 +57,7 @@ export function Holders({ waiting }) {
     const name = one ? one.transactional_id || `producer id ${one.producer_id}` : "";
     const more = partitions.length - MOST_NAMES;
     return html`<li key=${key}>${one
-      ? html`<b>${one.transactional_id && one.started_ms ? html`<a href=${to("transaction", laneOf(one))}>${name}</a>` : name}</b> <span class=${`state ${one.verdict}`}>${one.verdict}</span> holds the readers of`
+      ? html`<b>${one.transactional_id && one.started_ms ? html`<a href=${to("transaction", laneOf(one, store.lists.lanes))}>${name}</a>` : name}</b> <span class=${`state ${one.verdict}`}>${one.verdict}</span> holds the readers of`
       : "No transaction is open, and the replicas in sync don't have the last marker yet: it holds the readers of"}
       ${partitions.slice(0, MOST_NAMES).map((each, index) => html`${index ? ", " : " "}<a href=${to("log", each.topic, each.partition)}>${each.topic}-${each.partition}</a>`)}
       ${more > 0 ? ` and ${more} more` : ""}${since ? html` since ${time(since)} (${span(nowMs() - since)})` : ""}</li>`;

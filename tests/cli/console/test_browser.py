@@ -137,10 +137,11 @@ def test_who_holds_the_readers_of_a_topic_is_seen_among_busy_applications(open_p
         expect(page.locator(".held li")).to_have_text(holds)
 
 
-LEAVE_AND_ASK_AT_ONCE = """async (label) => {
+LEAVE_AND_ASK_AT_ONCE = """async ([section, label]) => {
     document.querySelector("dialog .leave").click();
     await new Promise((drawn) => setTimeout(drawn)); // without what comes behind the paint
-    [...document.querySelectorAll("main button")].find((each) => each.textContent === label).click();
+    const buttons = document.querySelectorAll(`section[aria-label='${section}'] button`);
+    [...buttons].find((each) => each.textContent === label).click();
 }"""
 
 
@@ -160,7 +161,7 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
         waiting.get_by_role("button", name="Abort…").first.click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text(f"in {topic}-0 that starts at")
-        page.evaluate(LEAVE_AND_ASK_AT_ONCE, "Abort…")
+        page.evaluate(LEAVE_AND_ASK_AT_ONCE, [f"Readers of {topic}-0 wait", "Abort…"])
         expect(dialog).to_contain_text(f"in {topic}-0 that starts at")
         expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
         dialog.get_by_role("button", name="Abort the transaction").click()

@@ -6,7 +6,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from tests.cli.console.conftest import console_of
-from tests.cli.transactional import committed
+from tests.cli.transactional import committed, send_at_once
+from tests.clients.transactions import new_producer
 
 
 def test_a_console_says_that_nobody_answers_and_goes_on_with_who_does() -> None:
@@ -55,3 +56,28 @@ def test_a_console_waits_for_a_kafka_that_isnt_there_yet() -> None:
     ):
         assert "can't be reached" in events.until(lambda seen: seen.values.get("problem:cluster"))
         assert console.get("/").status == 200
+
+
+def test_after_a_reset_no_transaction_stays_open_that_was_before() -> None:
+    """Its records are gone, and no coordinator knows of it."""
+    with (
+        barnabas.Broker(topics={"orders": 1}) as broker,
+        console_of("console", "--bootstrap", broker.bootstrap) as console,
+        console.live("lanes") as events,
+    ):
+
+        def states() -> list[tuple[str, str]]:
+            return [(each["id"], each["state"]) for each in events.lists.get("lanes", {}).values()]
+
+        begin(broker, "before")
+        events.until(lambda _: states() == [("before", "Ongoing")])
+        broker.reset()
+        events.until(lambda _: states() == [("before", "Unknown")])
+        begin(broker, "behind")
+        events.until(lambda _: ("behind", "Ongoing") in states())
+
+
+def begin(broker: barnabas.Broker, transactional_id: str) -> None:
+    producer = new_producer(broker.bootstrap, transactional_id)
+    producer.begin_transaction()
+    send_at_once(producer, "orders", "a")

@@ -11,22 +11,26 @@ import pytest
 from cli.client.transactions import CoordinatedTransaction
 from cli.console import records as console_records
 from cli.console import sections as console_sections
-from cli.console.lanes import MOST_PARTITIONS, MOST_STEPS, Lanes
+from cli.console.lanes import MOST_PARTITIONS, MOST_STEPS, UNKNOWN, Lanes
 from cli.console.pieces import Piece, walk
 from cli.console.records import MOST_RECORDS, MOST_VALUE_BYTES, page_of_records
 from cli.console.sections import LOG, Sections
 from cli.console.watching import partition_of_section
 from cli.inspecting.batch_bytes import MOST_RECORDS as MOST_SHOWN
 from cli.inspecting.batch_bytes import fields_of_batch
+from protocol.messages.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import (
     ABORT,
     BATCH_OVERHEAD,
     COMMIT,
+    Record,
     build_batch,
     build_end_txn_marker,
     patch_offset_and_epoch,
     read_header,
+    read_records,
 )
+from protocol.wire.codec import encode
 
 NOW_MS = 1_700_000_000_000
 ORDERS = ("orders", 0)
@@ -303,6 +307,101 @@ def test_a_lane_holds_so_many_steps_and_partitions() -> None:
     _, (lane,) = sections.lists["lanes"].since(0, 10)
     assert len(lane["steps"]) == MOST_STEPS
     assert len(lane["partitions"]) == MOST_PARTITIONS
+
+
+def recorded(
+    state: str, offset: int, started_ms: int = NOW_MS, name: str = "pay"
+) -> tuple[Any, list[Record]]:
+    """A batch of `__transaction_state` with one record."""
+    states = {"Ongoing": 1, "PrepareCommit": 2, "CompleteCommit": 4}
+    partitions = [] if state == "CompleteCommit" else [PartitionsSchema(topic="orders", partition_ids=[0])]
+    value = TransactionLogValue(
+        producer_id=7,
+        transaction_timeout_ms=60_000,
+        transaction_status=states[state],
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=NOW_MS + offset,
+        transaction_start_timestamp_ms=started_ms,
+    )
+    key = b"\0\0" + encode(TransactionLogKey(transactional_id=name), 0)
+    batch = build_batch([(NOW_MS, key, b"\0\0" + encode(value, 0), ())])
+    patch_offset_and_epoch(batch, 0, offset, 0)
+    return read_header(batch), read_records(batch)
+
+
+def shown_lanes(sections: Sections) -> dict[str, list[str]]:
+    _, documents = sections.lists["lanes"].since(0, 10)
+    return {each["key"]: [step["state"] for step in each["steps"]] for each in documents}
+
+
+WHOLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
+
+
+def test_two_transactions_of_one_id_that_begin_in_one_millisecond_have_a_lane_each() -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    lanes.read(3, [recorded(state, offset) for offset, state in enumerate((*WHOLE, "Ongoing"))])
+    first = f"pay/{NOW_MS}"
+    assert shown_lanes(sections) == {first: [*WHOLE], f"{first}~2": ["Ongoing"]}
+    lanes.read(3, [recorded(state, offset) for offset, state in enumerate(WHOLE[1:], 4)])
+    assert shown_lanes(sections) == {first: [*WHOLE], f"{first}~2": [*WHOLE]}
+
+
+def test_records_that_are_read_again_leave_their_lane_as_it_was() -> None:
+    """A broker that is set back to what it was holds them again."""
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    records = [recorded(state, offset) for offset, state in enumerate(WHOLE)]
+    lanes.read(3, records)
+    lanes.read(3, records[:1])
+    assert shown_lanes(sections) == {f"pay/{NOW_MS}": ["Ongoing"]}
+    lanes.read(3, records[1:])
+    assert shown_lanes(sections) == {f"pay/{NOW_MS}": [*WHOLE]}
+
+
+def test_a_transaction_whose_end_was_passed_over_is_over_once_the_next_one_begins() -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    lanes.read(3, [recorded("Ongoing", 0), recorded("Ongoing", 9_000, NOW_MS + 5)])
+    assert shown_lanes(sections) == {
+        f"pay/{NOW_MS}": ["Ongoing", UNKNOWN],
+        f"pay/{NOW_MS + 5}": ["Ongoing"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "steps"),
+    [
+        ([], ["Ongoing", UNKNOWN]),
+        ([coordinated("Ongoing")], ["Ongoing"]),
+        ([coordinated("CompleteAbort")], ["Ongoing", "CompleteAbort"]),
+        ([coordinated("PrepareCommit")], ["Ongoing", "PrepareCommit"]),
+        ([coordinated("Ongoing", started_ms=NOW_MS + 9)], ["Ongoing", UNKNOWN]),
+    ],
+)
+def test_of_a_lane_without_a_new_step_the_coordinator_says_what_became_of_it(
+    told: list[CoordinatedTransaction], steps: list[str]
+) -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    assert lanes.still_running() == {}
+    lanes.read(3, [recorded("Ongoing", 0)])
+    assert lanes.still_running() == {}, "it has run since the last look alone"
+    assert lanes.still_running() == {"pay": 7}
+    lanes.settle(["pay"], told, NOW_MS + 20)
+    shown = shown_lanes(sections)
+    assert shown.pop(f"pay/{NOW_MS}") == steps
+    assert [*shown] == [f"pay/{each.started_ms}" for each in told if each.started_ms != NOW_MS]
+
+
+@pytest.mark.parametrize("ahead", ["PrepareCommit", "CompleteCommit"])
+def test_what_a_coordinator_told_ahead_of_the_records_is_told_by_them_in_the_end(ahead: str) -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    lanes.read(3, [recorded("Ongoing", 0)])
+    lanes.settle(["pay"], [coordinated(ahead)], NOW_MS + 20)
+    lanes.read(3, [recorded(state, offset) for offset, state in enumerate(WHOLE[1:], 1)])
+    assert shown_lanes(sections) == {f"pay/{NOW_MS}": [*WHOLE]}
 
 
 def test_a_list_tells_what_changed_since_the_newest_first_let_go_last() -> None:

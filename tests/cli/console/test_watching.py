@@ -9,12 +9,15 @@ from typing import Any, cast
 import pytest
 
 from cli.client.cluster import KafkaCluster
+from cli.client.offsets import LATEST_OFFSET as LATEST
 from cli.client.offsets import Partition
 from cli.console import watching
+from cli.console.lanes import Lanes
 from cli.console.sections import Sections
-from cli.console.watching import BUSY_BYTES, Asker, Round, Watch
+from cli.console.watching import BUSY_BYTES, METADATA_S, Asker, Round, TransactionLog, Watch
 from cli.errors import CommandError
 from protocol.messages.fetch import PartitionData
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 ORDERS = ("orders", 0)
 LEADER = 1
@@ -109,6 +112,80 @@ def test_a_fault_of_the_consoles_own_is_shown_and_is_in_its_log_once(
     assert json.loads(sections.value("problem:cluster")[1]) == "the console failed: KeyError('orders')"
     [logged] = caplog.records
     assert logged.exc_info is not None
+
+
+async def test_what_was_wrong_is_no_longer_told_once_nobody_asks_for_it() -> None:
+    def ask(_: object) -> None:
+        raise CommandError("nobody leads it")
+
+    sections = Sections()
+    each = Round(0.0, ask, lambda wanted: "log:orders:0" in wanted)
+    asker = Asker("log", {}, sections, [each])
+    number, _ = sections.enter(["log:orders:0"])
+    asker._go(cast("KafkaCluster", None), each)
+    asker._forget_unwanted(sections.wanted)
+    assert json.loads(sections.value("problem:log")[1]) == "nobody leads it"
+    sections.leave(number)
+    asker._forget_unwanted(sections.wanted)
+    assert json.loads(sections.value("problem:log")[1]) == ""
+
+
+class Topics:
+    """What the metadata says of `__transaction_state`, and how often that was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.topic: MetadataResponseTopic | None = None
+
+    def metadata(self, _: object) -> MetadataResponse:
+        self.asked += 1
+        return MetadataResponse(topics=[] if self.topic is None else [self.topic])
+
+
+@pytest.fixture
+def transactions_log(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionLog, Topics, dict[str, float]]:
+    """With its metadata and its clock. Each of its topics has two records when it is found."""
+    clock = {"s": 100.0}
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock["s"])
+    monkeypatch.setattr(
+        watching,
+        "list_offsets",
+        lambda _, wanted: {key: 2 * (which == LATEST) for key, which in wanted.items()},
+    )
+    monkeypatch.setattr(watching, "fetch_from_leader", lambda *_: {})
+    return TransactionLog(Lanes(Sections().list_of("lanes", 10))), Topics(), clock
+
+
+def test_while_there_is_no_topic_of_transactions_it_is_asked_for_once_in_a_while(
+    transactions_log: tuple[TransactionLog, Topics, dict[str, float]],
+) -> None:
+    log, topics, clock = transactions_log
+    for _ in range(8):
+        log.read_on(cast("KafkaCluster", topics))
+        clock["s"] += METADATA_S / 10
+    assert topics.asked == 1
+    clock["s"] += METADATA_S
+    log.read_on(cast("KafkaCluster", topics))
+    assert topics.asked == 2
+
+
+def test_another_topic_of_the_same_name_is_read_from_its_own_begin(
+    transactions_log: tuple[TransactionLog, Topics, dict[str, float]],
+) -> None:
+    log, topics, clock = transactions_log
+    partition = MetadataResponsePartition(partition_index=0, leader_id=LEADER)
+    place = {("__transaction_state", 0): 0}
+    for topic_id in (b"a" * 16, b"b" * 16):
+        topics.topic = MetadataResponseTopic(
+            name="__transaction_state", topic_id=topic_id, partitions=[partition]
+        )
+        log.read_on(cast("KafkaCluster", topics))
+        assert log._next == place
+        log._next = dict.fromkeys(place, 900)
+        clock["s"] += METADATA_S
+        log.read_on(cast("KafkaCluster", topics))
+        assert log._next == dict.fromkeys(place, 900), "it is the same topic still"
+        clock["s"] += METADATA_S
 
 
 def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
