@@ -27,7 +27,7 @@ from broker.replicas.leader import Leader
 from broker.security.node_authorizer import denials_of
 from coordinator.ports import EndedBy
 from coordinator.transaction.states import STATE_NAMES
-from protocol.errors import error_name
+from protocol.errors import KafkaError, error_name
 from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
@@ -324,14 +324,22 @@ def _led(
         families.gauge_of(labels, of_partition + name, doc, value)
     oldest = log.producers.oldest_open()
     if oldest is not None:
-        age_s = max(0, now_ms - oldest.last_timestamp_ms) / 1000
-        families.gauge(
-            "barnabas_partition_oldest_open_transaction_idle_seconds",
-            "Seconds since the producer that holds the last stable offset last wrote to the partition",
-            age_s,
-            **labels,
-            producer_id=str(oldest.producer_id),
+        of_oldest: Final = "barnabas_partition_oldest_open_transaction_"
+        who = {**labels, "producer_id": str(oldest.producer_id)}
+        families.gauge_of(
+            who,
+            of_oldest + "idle_seconds",
+            "Since the producer that holds the last stable offset wrote to the partition",
+            max(0, now_ms - oldest.last_timestamp_ms) / 1000,
         )
+        began_ms = _began_ms(role, oldest.txn_first_offset)
+        if began_ms is not None:
+            families.gauge_of(
+                who,
+                of_oldest + "seconds",
+                "Since the first record of the transaction that holds the last stable offset",
+                max(0, now_ms - began_ms) / 1000,
+            )
     exporter: Final = "kafka_topic_partition_"
     for name, doc, value in (
         ("current_offset", "The high watermark", log.high_watermark),
@@ -343,6 +351,16 @@ def _led(
         ("under_replicated_partition", "1 if replicas lag behind", is_under_replicated),
     ):
         families.gauge_of(labels, exporter + name, doc, value)
+
+
+def _began_ms(role: Leader, first_offset: int) -> int | None:
+    """The time of a transaction's first record, by its header on the disk: no memory is kept for it between scrapes.
+    None where it was deleted, can't be read, or has no time."""
+    try:
+        header = role.log.header_at(first_offset)
+    except KafkaError:
+        return None
+    return None if header is None or header.base_timestamp < 0 else header.base_timestamp
 
 
 # --- The cluster (`KafkaController`, `QuorumController`, `KafkaRaftMetrics`) --------------------------------------

@@ -249,6 +249,20 @@ class PartitionLog(LogState):
         """
         return reads.batches(self, offset, upper_bound=upper_bound)
 
+    def header_at(self, offset: int) -> BatchHeader | None:
+        """The header of the batch that holds `offset`; None if the offset is outside the log.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE).
+        """
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        segments = self.segments
+        try:
+            found = segments.row[segments.slot_of(offset)].find_by_index(offset)
+        except OSError as failure:
+            raise storage_error(self, failure) from failure
+        return None if found is None else found[1]
+
     @told_to_clients
     def available_bytes(self, offset: int, upper_bound: int) -> int:
         """Return the number of bytes from the batch that holds `offset` to `upper_bound`.

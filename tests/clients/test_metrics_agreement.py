@@ -259,6 +259,8 @@ def test_transactions_are_those_that_others_list(history: Watched, needs_kafka: 
         since_ms = int(open_ones[0]["LastTimestamp"])
         idle_s = total(nodes, idle, topic=topic, partition=partition)
         assert 0 <= time.time() - since_ms / 1000 - idle_s < 60
+        began_s = total(nodes, idle.replace("_idle_", "_"), topic=topic, partition=partition)
+        assert idle_s <= began_s < idle_s + 60
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     assert total(nodes, late) == history.brokers, "in each replica"
     hanging = rows(needs_kafka(*of_kafka, "find-hanging", "--topic", HANGING))

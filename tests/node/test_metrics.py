@@ -126,21 +126,23 @@ async def test_an_open_transaction_shows_who_holds_the_readers_back(tmp_path: Pa
     node, port = await watched(tmp_path)
     producer = Producer(node).begin()
     producer.send()
+    clock_of(node).advance_ms(2_000)
     producer.send()
     clock_of(node).advance_ms(5_000)
     series = await scraped(port)
     of = {"topic": "t", "partition": "0"}
     assert value(series, "barnabas_transactions", state="Ongoing") == 1
-    assert value(series, "barnabas_transactions_oldest_open_seconds") == 5
+    assert value(series, "barnabas_transactions_oldest_open_seconds") == 7
     assert value(series, "kafka_cluster_partition_laststableoffsetlag", **of) == 2
-    idle = "barnabas_partition_oldest_open_transaction_idle_seconds"
-    assert value(series, idle, **of, producer_id=str(producer.producer_id)) == 5
+    oldest, who = "barnabas_partition_oldest_open_transaction_", str(producer.producer_id)
+    assert value(series, oldest + "idle_seconds", **of, producer_id=who) == 5
+    assert value(series, oldest + "seconds", **of, producer_id=who) == 7
     producer.end()
     series = await scraped(port)
+    assert not [name for name, _ in series if name.startswith(oldest)]
     assert value(series, "barnabas_transactions", state="CompleteCommit") == 1
     assert value(series, "barnabas_transactions_oldest_open_seconds") == 0
     assert value(series, "kafka_cluster_partition_laststableoffsetlag", **of) == 0
-    assert not [labels for name, labels in series if name == idle]
 
 
 async def test_it_is_told_why_transactions_ended(tmp_path: Path) -> None:
