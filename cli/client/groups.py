@@ -37,6 +37,8 @@ LAST_WITH_NAMES: Final = 9
 """OffsetFetch and OffsetCommit from v10 on name topics by id."""
 FIRST_OF_SEVERAL: Final = 8
 """OffsetFetch from this version on asks for several groups at once."""
+ROLES_OF_TASKS: Final = ("active", "standby", "warm-up")
+"""What a task can be to a member of a Streams group."""
 NOBODYS_GENERATION: Final = -1
 NEWEST_ASSIGNMENT: Final = 3
 
@@ -190,10 +192,8 @@ def _streams(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
         given = each.assignment
         tasks = [
             f"{role} {task.subtopology_id}_{index}"
-            for role, of_role in (
-                ("active", given.active_tasks),
-                ("standby", given.standby_tasks),
-                ("warm-up", given.warmup_tasks),
+            for role, of_role in zip(
+                ROLES_OF_TASKS, (given.active_tasks, given.standby_tasks, given.warmup_tasks), strict=True
             )
             for task in of_role
             for index in task.partitions

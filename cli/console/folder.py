@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -33,11 +34,12 @@ from cli.transactions import document_of
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
 from protocol.records.fates import WalkedLog
+from protocol.wire.primitives import uuid_to_text
 
 MOST_BATCHES: Final = 1_000_000
 READ_BYTES: Final = 256 * 1024 * 1024
 READ_S: Final = 20.0
-"""The time limit for reading each partition of an internal topic at the start."""
+"""The time limit for reading all partitions of internal topics at the start; `READ_BYTES` is for all, too."""
 EFFORT: Final = Effort(64 * 1024 * 1024, 5.0)
 MOST_FINDINGS: Final = 3
 TOPIC_RESOURCE: Final = 2
@@ -66,6 +68,8 @@ class FolderKafka:
         self._groups = FolderGroups()
         sections.list_of("events", 1)
         lanes, transactions = Lanes(sections.list_of("lanes", MOST)), FolderTransactions()
+        internal = [*self._of_topic(TRANSACTIONS), *self._of_topic(OFFSETS)]
+        self._left = _Left(sum(self._logs[each].seen.size_bytes for each in internal))
         for partition in self._of_topic(TRANSACTIONS):
             batches = [*readable(self._whole(partition).batches)]
             lanes.read(partition[1], batches)
@@ -131,7 +135,7 @@ class FolderKafka:
 
     def group(self, name: str) -> dict[str, Any]:
         """Return what `barnabas groups NAME --json` prints."""
-        group = self._groups.described(name)
+        group = self._groups.described(name, self._topic_names())
         if group is None:
             raise CommandError(f"there is no group {name}")
         members = {partition: each.member_id for each in group.members for partition in each.partitions}
@@ -207,7 +211,8 @@ class FolderKafka:
 
     def _whole(self, partition: Partition) -> WalkedLog:
         start = self._logs[partition].seen.start_offset
-        walked = walk(self.piece, partition, start, MOST_BATCHES, READ_BYTES, READ_S)
+        given = self._left.share(self._logs[partition].seen.size_bytes)
+        walked = walk(self.piece, partition, start, MOST_BATCHES, *given)
         if walked.next < walked.end:
             self._cut[partition] = walked.next
         return walked
@@ -231,11 +236,18 @@ class FolderKafka:
 
     def _group_rows(self) -> list[list[Any]]:
         rows = []
+        topics = self._topic_names()
         for name in self._groups.names:
-            found = self._groups.described(name)
+            found = self._groups.described(name, topics)
             if found is not None:
                 rows.append([name, found.listed.kind, found.listed.protocol, "", None])
         return rows
+
+    def _topic_names(self) -> dict[str, str]:
+        """Return the names of topics by their ids, as text."""
+        if self._image is None:
+            return {}
+        return {uuid_to_text(each.topic_id): each.name for each in self._image.topics.values()}
 
     def _counted(self, partition: Partition, offset: int) -> Counted:
         log = self._logs[partition]
@@ -265,6 +277,14 @@ class FolderKafka:
             )
             coordinated = by_producer.get(producer)
             verdict, why = verdict_of(one, coordinated, complete=complete)
+            if coordinated is None:  # there is no coordinator that would know of it
+                why = (
+                    f"no record of {TRANSACTIONS} has producer id {producer}"
+                    if complete
+                    else f"{TRANSACTIONS} was read in part alone"
+                    if is_cut
+                    else f"the folder doesn't have all partitions of {TRANSACTIONS}"
+                )
             records = counted.unmarked.get(producer, 0)
             blockers.append(Blocker(one, records, coordinated, verdict, why))
         row = self._row(partition)
@@ -310,6 +330,23 @@ class FolderKafka:
                 "under_replicated": None,
             },
         )
+
+
+class _Left:
+    """What may still be read at the start. Each partition gets a share by its size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._bytes = READ_BYTES
+        self._ends_s = time.monotonic() + READ_S
+
+    def share(self, size_bytes: int) -> tuple[int, float]:
+        """Return the bytes and seconds for the next partition, which has this size."""
+        part = size_bytes / self._size_bytes if self._size_bytes else 1.0
+        given = round(self._bytes * part)
+        self._size_bytes -= size_bytes
+        self._bytes -= min(given, size_bytes)
+        return given, (self._ends_s - time.monotonic()) * part
 
 
 def _only_of_a_broker(what: str) -> NoReturn:

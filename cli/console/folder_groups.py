@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.client.groups import (
     CLASSIC,
     CONSUMER,
+    ROLES_OF_TASKS,
     SHARE_KIND,
     SIMPLE,
     STREAMS,
@@ -65,29 +66,58 @@ class FolderGroups:
         """The names of all groups that are left."""
         return sorted(self._records)
 
-    def described(self, name: str) -> DescribedGroup | None:
-        """Return the group with the members that it had, or None if there is no such group."""
+    def described(self, name: str, topics: Mapping[str, str]) -> DescribedGroup | None:
+        """Return the group with the members that it had, or None if there is no such group.
+
+        `topics` maps topic ids, as text, to names.
+        """
         if name not in self._records:
             return None
         held = [*self._records[name].values()]
         kind = next(
             (kind for prefix, kind in _KINDS if any(each.startswith(prefix) for each, _ in held)), SIMPLE
         )
-        epoch = next((fields["epoch"] for _, fields in held if "epoch" in fields), None)
-        members = [
-            GroupMember(
-                fields["member_id"], fields.get("instance_id"), fields.get("client_id", ""), "", None, []
+        topology = next((fields for each, fields in held if each == "StreamsGroupTopology"), {})
+        subtopologies = {
+            each["subtopology_id"]: sorted(
+                [*each["source_topics"], *(topic["name"] for topic in each["repartition_source_topics"])]
             )
-            for each, fields in held
-            if each.endswith("MemberMetadata")
-        ]
+            for each in topology.get("subtopologies") or []
+        }
+        current = {
+            fields["member_id"]: fields for each, fields in held if each.endswith("CurrentMemberAssignment")
+        }
+        members = []
+        for each, fields in held:
+            if each.endswith("MemberMetadata"):
+                given = current.get(fields["member_id"], {})
+                members.append(
+                    GroupMember(
+                        fields["member_id"],
+                        fields.get("instance_id"),
+                        fields.get("client_id", ""),
+                        fields.get("client_host", ""),
+                        given.get("member_epoch"),
+                        _partitions_of(given, topics, subtopologies),
+                        _tasks_of(given),
+                    )
+                )
         protocol = ""
         for each, fields in held:
             if each == "GroupMetadata":
                 protocol = str(fields.get("protocol_type", ""))
                 members += [_classic_member(member) for member in fields.get("members", [])]
         listed = ListedGroup(name, kind, protocol, "", -1)
-        return DescribedGroup(listed, "", "", epoch, None, None, {}, members)
+        epoch, assignment_epoch = (
+            next((fields[which] for each, fields in held if each.endswith(ending) and which in fields), None)
+            for ending, which in (
+                ("GroupMetadata", "epoch"),
+                ("TargetAssignmentMetadata", "assignment_epoch"),
+            )
+        )
+        return DescribedGroup(
+            listed, "", "", epoch, assignment_epoch, topology.get("epoch"), subtopologies, members
+        )
 
     def committed(self, name: str) -> dict[Partition, int]:
         """Return the offsets that it has committed."""
@@ -96,6 +126,33 @@ class FolderGroups:
             for kind, fields in self._records.get(name, {}).values()
             if kind == "OffsetCommit" and "offset" in fields
         }
+
+
+def _partitions_of(
+    given: Mapping[str, Any], topics: Mapping[str, str], subtopologies: Mapping[str, list[str]]
+) -> list[Partition]:
+    """Return the partitions of a current assignment: its own, or those that its active tasks read."""
+    assigned = [
+        (topics.get(each["topic_id"], each["topic_id"]), index)
+        for each in given.get("assigned_partitions") or []
+        for index in each["partitions"]
+    ]
+    read_by_tasks = [
+        (topic, index)
+        for each in given.get("active_tasks") or []
+        for topic in subtopologies.get(each["subtopology_id"], [])
+        for index in each["partitions"]
+    ]
+    return sorted([*assigned, *read_by_tasks])
+
+
+def _tasks_of(given: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{role} {each['subtopology_id']}_{index}"
+        for role in ROLES_OF_TASKS
+        for each in given.get(f"{role.replace('-', '')}_tasks") or []
+        for index in each["partitions"]
+    ]
 
 
 def _classic_member(member: dict[str, Any]) -> GroupMember:

@@ -135,3 +135,22 @@ def test_what_was_too_long_to_be_read_is_said_and_nothing_is_taken_for_hanging_b
     assert "newer steps are missing: " in problem
     assert "__transaction_state-" in problem
     assert verdicts == {(None, "unknown")}
+
+
+@pytest.mark.parametrize("bound", ["READ_BYTES", "READ_S"])
+@pytest.mark.parametrize(("most", "part"), [(60, [0, 10, 30, 20]), (6, [0, 1, 3, 2])])
+def test_what_is_read_at_the_beginning_is_bounded_over_all_partitions(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, part: list[int]
+) -> None:
+    """Each of fifty partitions had as much of its own. What has room is read to its end, however it is spread."""
+    clock = {"s": 0.0}
+    monkeypatch.setattr(folder.time, "monotonic", lambda: clock["s"])
+    monkeypatch.setattr(folder, bound, most)
+    sizes = [0, 10, 30, 20]
+    left = folder._Left(sum(sizes))
+    given = []
+    for size in sizes:
+        read_bytes, time_s = left.share(size)
+        given.append(read_bytes if bound == "READ_BYTES" else time_s)
+        clock["s"] += time_s
+    assert given == pytest.approx(part)
