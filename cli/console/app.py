@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.client.offsets import Partition
-from cli.console.guard import COOKIE, HEADERS, Guard
+from cli.console.guard import HEADERS, Guard, cookie_name
 from cli.console.pieces import document_of_batch, walk
 from cli.console.questions import LARGEST_INT32, WrongQuestionError, number_of, partition_of, text_of
 from cli.console.records import MOST_RECORDS, documents_of, history_of_group, page_of_records
@@ -116,7 +116,9 @@ class Console:
         token = request.query_params.get("token")
         if token is not None and self._guard.is_token(token):
             answer = RedirectResponse(path, 303)
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            answer.set_cookie(
+                cookie_name(request.headers.get("host", "")), token, httponly=True, samesite="strict"
+            )
             return answer
         found = self._files.get("/index.html" if path == "/" else path)
         if found is None:

@@ -47,6 +47,12 @@ def _is_address(host: str) -> bool:
     return True
 
 
+def cookie_name(host: str) -> str:
+    """The name of the token's cookie, by the header `Host`. A browser sends the cookies of a host to all of its ports:
+    without the port, two consoles on one machine would take each other's."""
+    return f"barnabas-console-{host.rpartition(':')[2]}"
+
+
 @dataclass(frozen=True)
 class Guard:
     """`token` is "" if none is needed. `names` are the console's hosts beside those of this machine."""
@@ -72,7 +78,7 @@ class Guard:
                 return 405, "only GET and POST are supported"
             if origin is None or OWN_HEADER not in headers:
                 return 403, "only the console's own page may request changes"
-        if self.token and not self._has_token(headers, cookies):
+        if self.token and not self._has_token(host, headers, cookies):
             return 401, "a token is needed: open the address that the console printed when it started"
         return None
 
@@ -80,16 +86,13 @@ class Guard:
         """Compare in constant time."""
         return bool(self.token) and hmac.compare_digest(given.encode(), self.token.encode())
 
-    def _has_token(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
+    def _has_token(self, host: str, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
-        return self.is_token(cookies.get(COOKIE, ""))
+        return self.is_token(cookies.get(cookie_name(host), ""))
 
     def _knows(self, host: str) -> bool:
         """An IP address can't be made to point elsewhere, so any address will do if a token is needed."""
         own = (*LOOPBACK_NAMES, self.host, f"[{self.host}]", *self.names)
         return host in map(str.lower, own) or (bool(self.token) and _is_address(host))
-
-
-COOKIE: Final = "barnabas-console"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.console.app import _answered
-from cli.console.guard import COOKIE, Guard
+from cli.console.guard import Guard, cookie_name
 from tests.cli.conftest import ON_OURS_ALONE
 from tests.cli.console.asking import Asking
 from tests.cli.console.conftest import console_of
@@ -71,11 +71,13 @@ def test_from_another_machine_a_token_is_needed() -> None:
         refused = ANYWHERE.refuses("GET", {"host": host}, {})
         assert refused is not None
         assert refused[0] == 401
-        assert ANYWHERE.refuses("GET", {"host": host}, {COOKIE: "secret"}) is None
+        assert ANYWHERE.refuses("GET", {"host": host}, {cookie_name(host): "secret"}) is None
         assert ANYWHERE.refuses("GET", {"host": host, "authorization": "Bearer secret"}, {}) is None
         assert ANYWHERE.refuses("GET", {"host": host, "authorization": "Bearer secre"}, {}) is not None
-        assert ANYWHERE.refuses("GET", {"host": host}, {COOKIE: "sécret"}) is not None
-    refused = ANYWHERE.refuses("GET", {"host": "evil.example"}, {COOKIE: "secret"})
+        assert ANYWHERE.refuses("GET", {"host": host}, {cookie_name(host): "sécret"}) is not None
+    other = {cookie_name("10.1.2.3:8096"): "secret"}
+    assert ANYWHERE.refuses("GET", {"host": "10.1.2.3:8095"}, other) is not None
+    refused = ANYWHERE.refuses("GET", {"host": "evil.example"}, {cookie_name("evil.example"): "secret"})
     assert refused is not None
     assert refused[0] == 421
 
