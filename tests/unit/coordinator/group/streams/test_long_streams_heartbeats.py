@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group import parts as journal
+from coordinator.group import shard_parts
 from coordinator.group.ports import Deferred
 from coordinator.group.streams import heartbeats as long_heartbeat
 from coordinator.group.streams.heartbeats import StreamsAnswer
@@ -242,7 +242,7 @@ def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(
     (steps,) = groups.runtime.held
     compute = steps.send(None)
     compute()
-    monkeypatch.setattr(journal, "encode_record", None)  # what is long in writing is over
+    monkeypatch.setattr(shard_parts, "encode_record", None)  # what is long in writing is over
     with pytest.raises(StopIteration):
         steps.send(None)
     assert groups.group.assignment_epoch == 2
