@@ -9,7 +9,7 @@ from cli.errors import CommandError, CommandUsageError
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if `--yes` was given or the person at the terminal agrees. Raises CommandError otherwise."""
+    """Ask the person at the terminal, unless `--yes` was given. Raises CommandError if they don't agree."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -21,6 +21,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def confirm_at_terminal(question: str, *, yes: bool) -> None:
-    """Like `confirm`, for a command that already says everything: a script isn't asked."""
+    """Ask only at a terminal, since the command is explicit enough. A script needs no `--yes`."""
     if sys.stdin.isatty():
         confirm(question, yes=yes)

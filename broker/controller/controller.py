@@ -180,4 +180,4 @@ class Controller:
 
 
 def _is_taken_back() -> None:
-    """Do nothing: closing the coroutine of a decision that waits is enough."""
+    """Do nothing: to withdraw a waiting decision, it is enough to close its coroutine."""

@@ -87,8 +87,8 @@ async def _added_for_brokers(
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
 ) -> list[AddPartitionsToTxnResult]:
-    """Add partitions to several transactions. No topic is denied to brokers. All are under way before this waits for
-    the first.
+    """Add partitions to several transactions. No topic is denied to brokers. All transactions are begun before the
+    first result is awaited.
 
     If transactions have the same id, Kafka adds the partitions of the last one and answers for those of the first.
     """

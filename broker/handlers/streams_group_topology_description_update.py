@@ -1,6 +1,6 @@
 """StreamsGroupTopologyDescriptionUpdate (93), version 0 (KIP-1331).
 
-Kafka hands descriptions of topologies to a plugin, and comes without one. Without a plugin no client is asked for a
+Kafka passes descriptions of topologies to a plugin, and ships none. Without a plugin it asks no client for a
 description.
 """
 

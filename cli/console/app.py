@@ -48,7 +48,7 @@ MOST_WANTED: Final = 16
 """The most sections that a page may ask for."""
 RIBBON_BATCHES: Final = 600
 RIBBON_OFFSETS: Final = 400
-"""Without a place, a ribbon begins this far before the end."""
+"""If a request names no offset, the ribbon begins this many offsets before the end."""
 MOST_HEX_BYTES: Final = 16 * 1024
 FIRST_OF_A_LIST: Final = 400
 HEARTBEAT_S: Final = 15.0

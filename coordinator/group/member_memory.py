@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 MOST_MEMBER_BYTES = 256 * 1024 * 1024
-"""For all members, including those that have only got an id."""
+"""The bound for all members, including those that only have an id so far."""
 MEMBER_BYTES = (
     1_000  # per member of a classic group, without metadata; an assignment of up to as much is included
 )
@@ -43,7 +43,7 @@ PARTITION_BYTES = 600  # of each such partition: its target owner, its owner, an
 OFFSET_BYTES = 600  # of each task whose offset a member reports
 TASK_BYTES = 2_000  # of each task of a streams group: its target owner, its owner, and since when
 TOPOLOGY_TOPIC_BYTES = 1_500  # of each topic of a topology, without its name, and of each of its configs
-BETWEEN_COUNTS_MS = 1_000  # if little has come meanwhile, as a refused client may retry again and again
+BETWEEN_COUNTS_MS = 1_000  # at least, unless much was added: a refused client may retry again and again
 _LITTLE_BYTES = MOST_MEMBER_BYTES // 16
 _LONG_AGO_MS = -BETWEEN_COUNTS_MS
 

@@ -85,7 +85,7 @@ class Locks:
             self._runtime.cancel(lock)
 
     def go_on_expiring(self, lock: Lock) -> None:
-        """Call `expired` with it once more, in a turn of its own, as there is more to do."""
+        """Call `expired` with this lock again, in a separate turn: the last call left some of its records."""
         self._running[lock] = None
         self._runtime.schedule(lock, 0, partial(self._expire, lock))
 

@@ -1,4 +1,4 @@
-"""Limits by host as clients set them, and whom they let in."""
+"""Setting limits on hosts' connections as clients do, and counting the connections that are admitted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def set_quota(
 
 
 def store_quota(node: Server, name: str | None, value: float, *, kind: str = "ip", key: str = RATE) -> None:
-    """As the log of an earlier version may have it, which took what is no number."""
+    """Write a quota as an earlier version may have: it accepted values that aren't numbers."""
     part = EntityData(entity_type=kind, entity_name=name)
     record = ClientQuotaRecord(entity=[part], key=key, value=value)
 
@@ -74,7 +74,7 @@ def store_quota(node: Server, name: str | None, value: float, *, kind: str = "ip
 
 
 def admits(limits: ConnectionLimits, host: str) -> int:
-    """How many connections it lets in, up to five."""
+    """Return how many of five connections are admitted."""
     admitted = [limits.admit(host) for _ in range(5)]
     for _ in admitted:
         limits.forget(host)

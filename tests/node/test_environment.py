@@ -1,4 +1,4 @@
-"""The environment: its parts, and that nothing in the broker goes round it."""
+"""The environment: its parts, and that nothing in the broker bypasses it."""
 
 import ast
 import random
@@ -13,9 +13,9 @@ from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
 from tests.support.house import ROOT, sources
 
-# The loop of the process, and what a command line may say; no part of a node.
+# These aren't part of a node: they run the process's loop and read the command line.
 OUTSIDE_OF_A_NODE = ("environment", "process", "__main__.py")
-# What a command line or a setting names, a process of its own, and a socket.
+# These don't read the node's folder: files named by the command line or a setting, a separate process, a socket.
 NOT_OF_A_NODES_DISK = (
     "config/given_settings.py",
     "config/static_jaas.py",
@@ -23,7 +23,7 @@ NOT_OF_A_NODES_DISK = (
     "cleaner/worker.py",
     "network/unsent.py",
 )
-# What an address looks like, and what the machine is called where no setting says it.
+# The syntax of addresses, and the machine's name if no setting gives one.
 ABOUT_ADDRESSES = {"config/listeners.py: socket", "config/assembly.py: socket"}
 TIME_CHANCE_AND_SOCKETS = {"socket", "time", "random", "secrets", "uuid", "threading", "concurrent"}
 OF_THE_LOOP = {

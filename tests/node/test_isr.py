@@ -1,4 +1,4 @@
-"""Who is in sync with a node that leads and is its own controller: another broker's replica comes in, and leaves."""
+"""The ISR of a partition whose leader is its own controller: when another broker's replica joins and leaves it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAG_MS = 30_000
 
 
 async def alone(folder: Path, *settings: str) -> Server:
-    """It leads alone; the other broker is alive, and has a replica."""
+    """Return a node that leads and is alone in the ISR. The other broker is alive and has a replica."""
     node = await replicated(folder, *settings)
     node.metadata.append([RegisterBrokerRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=False)])
     change(node, isr=[ME])
@@ -25,12 +25,12 @@ async def alone(folder: Path, *settings: str) -> Server:
 
 
 def isr(node: Server) -> list[int]:
-    """As the controller has it."""
+    """Return the ISR according to the controller."""
     return node.metadata.image.topics["t"].partitions[0].isr
 
 
 def follow(node: Server, offset: int, epoch: int = EPOCH) -> Error:
-    """The other broker fetches from there on."""
+    """Have the other broker fetch from this offset on. Returns the error of the answer."""
     answer = fetched(
         fetch(node, offset, version=17, replica_id=OTHER, replica_epoch=epoch, last_fetched_epoch=-1)
     )
@@ -42,7 +42,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_replica_that_has_all_comes_in_and_then_acks_all_waits_for_it(tmp_path: Path) -> None:
+async def test_a_replica_that_has_caught_up_joins_the_isr_and_acks_all_waits_for_it(tmp_path: Path) -> None:
     node = await alone(tmp_path)
     assert produced(produce(node)).error_code == Error.NONE
     assert follow(node, 0) is Error.NONE
@@ -60,17 +60,17 @@ async def test_a_replica_that_has_all_comes_in_and_then_acks_all_waits_for_it(tm
     crash(node)
 
 
-async def test_a_replica_comes_in_once_it_has_all_that_was_there_when_this_one_came_to_lead(
+async def test_a_replica_joins_once_it_has_all_records_from_before_this_leaders_epoch(
     tmp_path: Path,
 ) -> None:
-    """Though less than that is committed yet (Kafka: `Partition.isFollowerInSync`)."""
+    """Even if fewer of them are committed by then (Kafka: `Partition.isFollowerInSync`)."""
     node = await alone(tmp_path)
     third = OTHER + 1
     node.metadata.append([RegisterBrokerRecord(broker_id=third, broker_epoch=EPOCH, fenced=False)])
     change(node, replicas=[ME, OTHER, third], isr=[ME, third])
     for _ in range(3):
         produce(node, acks=1)
-    change(node, leader=ME)  # anew, in an epoch of its own
+    change(node, leader=ME)  # leads again, in a new epoch
     leader = leader_of(node)
     assert (leader.log.high_watermark, leader.leader_epoch_start_offset) == (0, 3)
     follow(node, 2)
@@ -82,7 +82,7 @@ async def test_a_replica_comes_in_once_it_has_all_that_was_there_when_this_one_c
     crash(node)
 
 
-async def test_a_replica_that_lags_leaves_and_nothing_waits_for_it_then(tmp_path: Path) -> None:
+async def test_a_replica_that_lags_leaves_the_isr_and_nothing_waits_for_it_any_more(tmp_path: Path) -> None:
     node = await alone(tmp_path)
     follow(node, 0)
     await turns()
@@ -99,7 +99,7 @@ async def test_a_replica_that_lags_leaves_and_nothing_waits_for_it_then(tmp_path
     crash(node)
 
 
-async def test_too_few_are_left_and_what_waits_is_not_committed(tmp_path: Path) -> None:
+async def test_records_are_not_committed_while_the_isr_is_below_its_minimum(tmp_path: Path) -> None:
     node = await alone(tmp_path, "min.insync.replicas=2")
     follow(node, 0)
     await turns()
@@ -117,7 +117,9 @@ async def test_too_few_are_left_and_what_waits_is_not_committed(tmp_path: Path) 
     crash(node)
 
 
-async def test_a_broker_that_is_fenced_is_not_let_in_and_an_earlier_run_is_refused(tmp_path: Path) -> None:
+async def test_a_fenced_broker_does_not_join_and_a_fetch_of_its_earlier_run_is_refused(
+    tmp_path: Path,
+) -> None:
     node = await alone(tmp_path)
     assert follow(node, 0, EPOCH - 1) is Error.NOT_LEADER_OR_FOLLOWER
     fence = BrokerRegistrationChangeRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=1)

@@ -1,4 +1,4 @@
-"""A partition goes to another directory, or its directory fails, while it is compacted; and several passes at once."""
+"""A partition moves to another directory, or its directory fails, during compaction. Several passes run at once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KEYS = 3
 COUNT = 40
 LAST = {COUNT - KEYS + number: b"%d" % (COUNT - KEYS + number) for number in range(KEYS)}
 TURNS = [0, 5, 17, 20, 60, 200]
-"""From before the pass begins until it is over."""
+"""How many turns of the loop come before the event: from before the pass begins until after it has ended."""
 
 
 async def with_topic(folder: Path, *settings: str, **configs: str) -> Server:
-    """In the first of three directories."""
+    """Start a node with three directories and create the topic in the first of them."""
     node = await log_dir_moves.started(folder, *settings)
     create(node, "t", **configs)
     assert partition_of(node).directory.path == str(folder / "a")
@@ -41,7 +41,7 @@ async def turns_of_loop(count: int) -> None:
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_a_partition_that_is_moved_amid_a_pass_is_compacted_where_it_comes_to_be(
+async def test_a_partition_that_moves_during_a_pass_is_compacted_in_its_new_directory(
     tmp_path: Path, turns: int
 ) -> None:
     node = await with_topic(tmp_path)
@@ -72,7 +72,7 @@ async def test_a_partition_that_is_moved_amid_a_pass_is_compacted_where_it_comes
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_a_directory_that_fails_amid_a_pass_takes_its_partitions_and_no_others(
+async def test_a_directory_that_fails_during_a_pass_takes_only_its_own_partitions_offline(
     tmp_path: Path, turns: int
 ) -> None:
     node = await with_topic(tmp_path)
@@ -106,7 +106,7 @@ async def test_a_directory_that_fails_amid_a_pass_takes_its_partitions_and_no_ot
     assert {offset: value for offset, (_key, value) in records(node).items()} == LAST
 
 
-async def test_as_many_passes_are_under_way_as_there_would_be_threads(tmp_path: Path) -> None:
+async def test_as_many_passes_run_at_once_as_kafka_would_have_threads(tmp_path: Path) -> None:
     node = await log_dir_moves.started(tmp_path, "log.cleaner.threads=2", "log.cleaner.backoff.ms=0")
     names = [f"t{number}" for number in range(5)]
     for name in names:

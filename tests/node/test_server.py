@@ -1,4 +1,4 @@
-"""A whole broker in this process: what it leaves in its folder, and what it makes of one."""
+"""A whole broker in this process: what it writes to its folder, and how it starts on what it finds there."""
 
 import asyncio
 import os
@@ -95,7 +95,7 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
 
 
 def recorded(node: Server) -> None:
-    """A block of producer ids."""
+    """Return the record of a block of producer ids."""
     node.producer_ids.left()
     take_turns(node)
 

@@ -1,4 +1,4 @@
-"""Nodes of a cluster that are cut off from others, or held up."""
+"""Nodes of a cluster that are cut off from others, paused or slowed down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[barnabas.Cluster]:
-    """Whole again after each test."""
+    """One cluster for all tests. After each test its nodes are connected and in sync again."""
     with barnabas.Cluster(brokers=3, config=QUICK) as running:
         create(running, "t")
         yield running
@@ -35,7 +35,7 @@ def in_sync(cluster: barnabas.Cluster) -> set[int]:
 
 
 def led_by(cluster: barnabas.Cluster, node_id: int) -> tuple[ClusterNode, ClusterNode, ClusterNode]:
-    """The leader, and two followers."""
+    """Make this node the leader. Returns the leader and its two followers."""
     cluster.move_leader("t", 0, node_id, timeout_s=120)
     one, other = (node for node in cluster if node.node_id != node_id)
     return cluster[node_id], one, other
@@ -47,7 +47,7 @@ def test_a_leader_that_is_cut_off_is_replaced_and_clients_still_reach_it(cluster
     until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
     assert leader.running
     assert topics_at(leader) == {"t"}
-    assert produced(leader, "t", acks=1) is Error.NONE  # it knows of nothing: such a record is lost later
+    assert produced(leader, "t", acks=1) is Error.NONE  # this record is lost later
     assert produced(cluster.leader_of("t", 0), "t", acks=-1) is Error.NONE
     leader.heal()
     cluster.wait_until_in_sync(120)
@@ -60,10 +60,10 @@ def test_a_follower_that_reaches_the_controller_but_not_its_leader_falls_out_of_
 ) -> None:
     leader, cut, other = led_by(cluster, 1)
     cut.isolate(from_=[leader])
-    assert produced(leader, "t") is Error.NONE  # until then it lacks nothing
+    assert produced(leader, "t") is Error.NONE  # without a new record it would lack nothing
     until(lambda: cut.node_id not in in_sync(cluster), "it is out of sync")
     assert in_sync(cluster) == {leader.node_id, other.node_id}
-    assert cut.node_id in cluster.controller.ask({"ask": "brokers"})  # and isn't fenced
+    assert cut.node_id in cluster.controller.ask({"ask": "brokers"})  # it isn't fenced
     cut.heal(from_=[leader.node_id])
     cluster.wait_until_in_sync(120)
 
@@ -72,7 +72,7 @@ def test_a_follower_that_reaches_the_controller_but_not_its_leader_falls_out_of_
 def test_one_direction_is_enough_for_a_follower_to_lose_its_leader(
     cluster: barnabas.Cluster, incoming: bool
 ) -> None:
-    """It asks, and is not answered; or it isn't heard. The connection stands."""
+    """Either its requests get lost, or their answers do. The connection stays open."""
     leader, cut, _ = led_by(cluster, 1)
     cut.isolate(from_=[leader], incoming=incoming, outgoing=not incoming)
     assert produced(leader, "t") is Error.NONE
@@ -81,9 +81,8 @@ def test_one_direction_is_enough_for_a_follower_to_lose_its_leader(
     cluster.wait_until_in_sync(120)
 
 
-def test_a_broker_whose_words_are_lost_is_fenced_and_hears_of_it(cluster: barnabas.Cluster) -> None:
-    """What the controller sends is heard by a broker that the controller doesn't hear, as long as a request of before
-    is answered."""
+def test_a_broker_whose_heartbeats_are_lost_is_fenced(cluster: barnabas.Cluster) -> None:
+    """The broker's heartbeats get lost, but it still gets the controller's answers to earlier requests."""
     leader, *_ = led_by(cluster, 3)
     leader.isolate(from_=[cluster.controller], incoming=False)
     until(lambda: leader.node_id not in cluster.controller.ask({"ask": "brokers"}), "it is fenced")
@@ -109,7 +108,7 @@ def test_a_node_that_starts_is_cut_off_from_its_first_moment(cluster: barnabas.C
     cluster.wait_until_in_sync(120)
 
 
-def test_a_node_that_is_cut_off_is_stopped_without_waiting_for_who_cannot_hear(
+def test_a_node_that_is_cut_off_stops_without_waiting_for_nodes_it_cannot_reach(
     cluster: barnabas.Cluster,
 ) -> None:
     leader, *_ = led_by(cluster, 2)
@@ -126,14 +125,16 @@ def test_a_paused_broker_is_fenced_and_goes_on_when_it_is_resumed(cluster: barna
     assert leader.paused
     until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
     assert leader.running
-    leader.isolate()  # which it does once it is resumed
+    leader.isolate()  # takes effect once it is resumed
     leader.heal()
     leader.resume()
     cluster.wait_until_in_sync(120)
     assert not leader.paused
 
 
-def test_nodes_that_there_are_not_cannot_be_cut_off(cluster: barnabas.Cluster) -> None:
+def test_a_node_cannot_be_cut_off_from_itself_or_from_nodes_that_do_not_exist(
+    cluster: barnabas.Cluster,
+) -> None:
     with pytest.raises(ValueError, match="7 is no other node"):
         cluster[1].isolate(from_=[7])
     with pytest.raises(ValueError, match="1 is no other node"):

@@ -30,7 +30,7 @@ def config(folder: Path, **settings: str) -> Path:
 
 
 def refusal(tmp_path: Path, *arguments: str, **settings: str) -> str:
-    """In one line; and nothing is written."""
+    """Return the refusal. It has one line, and nothing was written."""
     with pytest.raises(UsageError) as raised:
         format_command(["-t", CLUSTER_ID, "-c", str(config(tmp_path, **settings)), *arguments])
     assert not (tmp_path / "data").exists()

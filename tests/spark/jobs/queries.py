@@ -1,4 +1,4 @@
-"""The five jobs, as what they do between their source and the sink."""
+"""The five jobs: what each does between its source and the sink."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ Sources = Mapping[str, "DataFrame"]
 
 
 class Kind(NamedTuple):
-    """A job. inputs, outputs: what its topics' names end in; where there are several outputs, rows name theirs.
+    """A job.
 
-    query: from the rows of Spark's source, by input, to rows for the sink; told the prefix of the topics' names.
-    make: the input, by a seed, a number of chunks and their size. close: what ends it. generations: how many inputs
-        there are, one after the other, each in topics that are made anew.
+    inputs, outputs: the suffixes of its topics' names. If there are several outputs, each row names its topic.
+    query: turns the rows of Spark's source, by input, into rows for the sink. It gets the prefix of the topics' names.
+    make: makes the input from a seed, a number of chunks and their size.
+    close: makes the records that end the input.
+    generations: how many inputs come one after the other, each in new topics.
     """
 
     inputs: tuple[str, ...]
@@ -41,7 +43,7 @@ class Kind(NamedTuple):
 
 
 def state(sources: Sources, prefix: str) -> DataFrame:
-    """How much each user did in three hours, by every hour, once they are over."""
+    """Each user's sums over three hours. A window begins every hour; its sums come once it is over."""
     events = _parsed(sources["in"], EVENT).withWatermark("at", DELAY)
     sums = events.groupBy(fn.window("at", "3 hours", "1 hour"), "user").agg(
         fn.count("*").alias("count"),
@@ -53,7 +55,7 @@ def state(sources: Sources, prefix: str) -> DataFrame:
 
 
 def join(sources: Sources, prefix: str) -> DataFrame:
-    """Orders with what was paid for them within two hours, and those that were not paid, once that is sure."""
+    """Orders with their payments within two hours. Unpaid orders come once no payment can be in time any more."""
     orders = _parsed(sources["orders"], ORDER).withWatermark("at", DELAY)
     payments = _parsed(sources["payments"], PAYMENT, "paid_ms", "paid_at").withWatermark("paid_at", DELAY)
     in_time = "order = paid_order AND paid_at BETWEEN at AND at + INTERVAL 2 HOURS"
@@ -61,13 +63,13 @@ def join(sources: Sources, prefix: str) -> DataFrame:
 
 
 def deduplication(sources: Sources, prefix: str) -> DataFrame:
-    """Each event the first time that it comes."""
+    """Each event once, the first time it arrives."""
     events = _parsed(sources["in"], EVENT).withWatermark("at", DELAY)
     return _records(events.dropDuplicatesWithinWatermark(["number"]), "number")
 
 
 def pandas_state(sources: Sources, prefix: str) -> DataFrame:
-    """Each user's hours, once they are over, each with a checksum over all that came before it."""
+    """Each user's hours, once they are over, each with a checksum over all of the user's hours so far."""
     events = _parsed(sources["in"], EVENT).withWatermark("at", DELAY)
     hours = events.groupBy("user").applyInPandasWithState(
         _hours_over, "key string, value string", "state string", "append", "EventTimeTimeout"
@@ -76,7 +78,7 @@ def pandas_state(sources: Sources, prefix: str) -> DataFrame:
 
 
 def dynamic(sources: Sources, prefix: str) -> DataFrame:
-    """Records as they are, to the topics and partitions that their headers name."""
+    """Unchanged records, sent to the topics and partitions that their headers name."""
     rows = sources["in"].select("key", "value", "headers")
 
     def header(name: str) -> Any:
@@ -110,7 +112,7 @@ def _records(rows: DataFrame, key: str) -> DataFrame:
 
 
 def _hours_over(key: tuple[str], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """The state: hours by their number, each as [events, amount], and the checksum."""
+    """Yield the hours that are over. The state is the checksum, and the open hours by number, as [events, amount]."""
     import pandas as pd
 
     (user,) = key
