@@ -226,5 +226,5 @@ def test_who_doesnt_know_the_token_is_not_served() -> None:
 
 
 def test_one_that_is_open_to_others_needs_a_token() -> None:
-    with pytest.raises(barnabas.BrokerError, match=r"barnabas\.control\.token has to say"):
+    with pytest.raises(barnabas.BrokerError, match=r"barnabas\.control\.token has to set"):
         barnabas.Broker(config={"barnabas.control.listener": "0.0.0.0:9095"}).start()

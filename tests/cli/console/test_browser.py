@@ -299,7 +299,7 @@ def test_everything_is_reached_by_the_keyboard_alone(
     page.keyboard.press("Shift+Tab")
     expect(dialog.get_by_role("button", name="Delete the records")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(dialog).to_contain_text(f"{topic}-0 starts at 2 now")
+    expect(dialog).to_contain_text(f"{topic}-0 now starts at 2")
     assert cli("topics", topic, "--json").json()[0]["start"] == 2
 
 

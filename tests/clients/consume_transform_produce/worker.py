@@ -123,6 +123,9 @@ class Worker:
             self.say(SENT)
             if self.freezes:
                 self.freezes = False
+                self.producer.flush(
+                    PATIENCE_S
+                )  # what it has written is aborted, if another one takes its partitions
                 self.say(FROZEN)
                 os.kill(os.getpid(), signal.SIGSTOP)
             ends = {message.partition(): message.offset() + 1 for message in self.records}
