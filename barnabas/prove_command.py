@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.child import BrokerError
 from barnabas.proving.hazards import Thoroughness
 from barnabas.proving.reports import junit, line, page, summary
 from barnabas.proving.trials import MOST_HAZARDS, CannotProveError, Trial, prove
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
             timeout_s=options.timeout,
             told=told,
         )
-    except (CannotProveError, OSError) as error:
+    except (CannotProveError, BrokerError, OSError) as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
     print(summary(proof))

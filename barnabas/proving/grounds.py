@@ -93,7 +93,7 @@ class Ground(abc.ABC):
         """Kill the broker where the fault has happened, and start it again."""
 
     @abc.abstractmethod
-    def move(self, api: str) -> str:
+    def move(self, api: str) -> list[str]:
         """Let another broker lead or coordinate what the held request is about. Return in words what has moved."""
 
     @abc.abstractmethod
@@ -182,7 +182,7 @@ class OneBroker(Ground):
         self._broker.kill()
         self._broker.start()
 
-    def move(self, api: str) -> str:
+    def move(self, api: str) -> list[str]:
         raise AssertionError("there is no other broker")
 
     def _nodes(self) -> Iterable[tuple[str, Asked]]:
@@ -264,7 +264,7 @@ class SeveralBrokers(Ground):
         self._struck.kill()
         self._struck.start()
 
-    def move(self, api: str) -> str:
+    def move(self, api: str) -> list[str]:
         assert self._struck is not None
         moved = []
         for topic, partition in self._subjects(self._struck, api):
@@ -276,7 +276,7 @@ class SeveralBrokers(Ground):
             if others:
                 self._cluster.move_leader(topic, partition, others[0], timeout_s=SETTLED_S)
                 moved.append(f"{topic}-{partition} moved to {others[0]}")
-        return ", ".join(moved) or "nothing could be moved"
+        return moved
 
     def _subjects(self, broker: ClusterNode, api: str) -> list[tuple[str, int]]:
         """Return the partitions that the requests in progress are about: those of coordinators, or of records."""
@@ -286,13 +286,16 @@ class SeveralBrokers(Ground):
                 continue
             if api == "Produce":
                 found |= {
-                    (topic, index): None for topic, indexes in each["topics"].items() for index in indexes
+                    (topic, index): None
+                    for topic, indexes in each.get("topics", {}).items()
+                    for index in indexes
                 }
             elif api in OF_OFFSETS:
-                found |= {self._coordinator({"group": group}): None for group in each["groups"]}
+                found |= {self._coordinator({"group": group}): None for group in each.get("groups", ())}
             else:
                 found |= {
-                    self._coordinator({"transactional_id": name}): None for name in each["transactional_ids"]
+                    self._coordinator({"transactional_id": name}): None
+                    for name in each.get("transactional_ids", ())
                 }
         return [*found]
 

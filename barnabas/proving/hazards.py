@@ -87,9 +87,14 @@ class Thoroughness(Enum):
 def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, brokers: int = 1) -> list[Hazard]:
     """Return at most `most` hazards for a program that sent these requests undisturbed to so many brokers."""
     counts: dict[str, int] = {}
+    of_any_broker = set()
     for each in requests:
         if each["api"] in STEPS:
             counts[each["api"]] = counts.get(each["api"], 0) + 1
+        if each["api"] == "InitProducerId" and not each.get("transactional_ids"):
+            of_any_broker.add(
+                each["api"]
+            )  # without a transactional id there is no coordinator that could move
     strikes = OF_QUICK if how is Thoroughness.QUICK else tuple(Strike)
     found = [
         Hazard(api, nth, strike)
@@ -97,7 +102,7 @@ def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, broker
         for nth in _numbers(counts.get(api, 0), how, brokers)
         for strike in strikes
         if strike is not Strike.GROUP_MOVED_ON or api in OF_OFFSETS
-        if strike is not Strike.MOVED or brokers > 1
+        if strike is not Strike.MOVED or (brokers > 1 and api not in of_any_broker)
     ]
     return found[:most]
 

@@ -99,7 +99,7 @@ class _Transaction(NamedTuple):
     is_commit: bool
     n: int
     offsets: Mapping[str, int]
-    """Offsets by group, topic and partition."""
+    """Offsets by topic and partition, such as `orders-0`."""
 
 
 def transactional_ids(requests: Iterable[Request]) -> Set[str]:

@@ -229,6 +229,7 @@ class _Run:
         self._expected = expected
         self._programs: list[Program] = []
         self._fault: Fault | None = None
+        self._has_struck = False
 
     def go(self) -> None:
         """Run until the program is done, or out of time."""
@@ -246,8 +247,8 @@ class _Run:
         while True:
             if self._look():
                 moved_s = time.monotonic()
-            if not self.is_reached and self._fault is not None and self._fault.fired:
-                self.is_reached = True
+            if not self._has_struck and self._fault is not None and self._fault.fired:
+                self.is_reached = self._has_struck = True
                 self._ground.struck(self._fault)
                 self._strike()
                 moved_s = time.monotonic()
@@ -274,8 +275,10 @@ class _Run:
 
     def end(self) -> None:
         """End all its processes, and disarm the broker's faults."""
-        self.requests = self._ground.requests()
-        self._end_programs()
+        try:
+            self.requests = self._ground.requests()
+        finally:  # whatever has become of the brokers
+            self._end_programs()
         if self._ground.kafka.running:
             self._ground.kafka.disarm_faults()
 
@@ -334,7 +337,9 @@ class _Run:
         elif strike is Strike.TAKEN_OVER:
             self._take_over()
         elif strike is Strike.MOVED:
-            self.notes.append(self._ground.move(self.hazard.api))
+            moved = self._ground.move(self.hazard.api)
+            self.is_reached = bool(moved)
+            self.notes.append(", ".join(moved) or "nothing could be moved")
             self._release()
 
     def _take_over(self) -> None:

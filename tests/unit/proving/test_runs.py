@@ -1,0 +1,98 @@
+"""A run of a program, on a ground that says what happens there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barnabas import prove_command
+from barnabas.child import BrokerError
+from barnabas.proving.grounds import SeveralBrokers
+from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of
+from barnabas.proving.trials import _Bench, _Run
+
+MOVED = Hazard("Produce", 1, Strike.MOVED)
+
+
+class Ended:
+    """A program that has ended with status 0."""
+
+    printed = ""
+
+    def __init__(self) -> None:
+        self.is_killed = False
+
+    @property
+    def status(self) -> int:
+        return 0
+
+    def ended(self) -> str:
+        self.is_killed = True
+        return ""
+
+
+def run_with(hazard: Hazard | None = None, **ground: Any) -> _Run:
+    given = {"struck": lambda fault: None, "news": list, "requests": list, **ground}
+    bench = SimpleNamespace(
+        ground=SimpleNamespace(**given), timeout_s=60.0, idle_s=8.0, started=lambda folder: Ended()
+    )
+    return _Run(cast("_Bench", bench), hazard, None, "")
+
+
+@pytest.mark.parametrize(
+    ("moved", "note"),
+    [([], "nothing could be moved"), (["bills-0 moved to broker 2"], "bills-0 moved to broker 2")],
+)
+def test_a_move_is_reached_only_if_something_moved(moved: list[str], note: str) -> None:
+    moves: list[str] = []
+
+    def move(api: str) -> list[str]:
+        moves.append(api)
+        return moved
+
+    fault = SimpleNamespace(fired=1, disarm=lambda: None)
+    run = run_with(MOVED, move=move, kafka=SimpleNamespace(fault=lambda *_, **__: fault))
+    run.go()
+    assert (run.is_reached, run.notes, moves) == (bool(moved), [note], ["Produce"])
+
+
+def test_programs_end_even_if_no_broker_can_be_asked_any_more() -> None:
+    def requests() -> list[Any]:
+        raise BrokerError("the broker doesn't run")
+
+    run, program = run_with(requests=requests), Ended()
+    run._programs.append(cast("Any", program))
+    with pytest.raises(BrokerError):
+        run.end()
+    assert program.is_killed
+
+
+@pytest.mark.parametrize("api", ["InitProducerId", "TxnOffsetCommit", "Produce"])
+def test_a_request_that_names_nothing_moves_nothing(api: str) -> None:
+    """The journal leaves out what is empty: an idempotent producer has no transactional id."""
+    held = {"api": api, "took_ms": None}
+    broker = SimpleNamespace(ask=lambda _: {"requests": [held], "next": None})
+    ground = SeveralBrokers.__new__(SeveralBrokers)
+    ground._struck = cast("Any", broker)
+    assert ground.move(api) == []
+
+
+def test_where_no_coordinator_is_asked_none_is_moved() -> None:
+    seen: list[dict[str, Any]] = [{"api": "InitProducerId"}, {"api": "Produce"}]
+    moves = Hazard("InitProducerId", 1, Strike.MOVED)
+    assert moves not in hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
+    seen[0]["transactional_ids"] = ["payer"]
+    assert moves in hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
+
+
+def test_a_broker_that_dies_is_told_of_in_the_commands_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prove(*_: object, **__: object) -> None:
+        raise BrokerError("the broker did not start")
+
+    monkeypatch.setattr(prove_command, "prove", prove)
+    assert prove_command.main(["--output", "bills", "--", "true"]) == 1
+    assert capsys.readouterr().err == "barnabas: the broker did not start\n"
