@@ -34,7 +34,7 @@ class ClientsPage:
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """As a `Route`."""
         try:
-            asked = parse_qs(request.query, max_num_fields=_MOST_PARAMETERS)
+            asked = parse_qs(request.query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
         except ValueError as error:
             return HttpAnswer(f"{error}\n".encode(), status=400)
         names, wanted = frozenset(asked.get("name", ())), asked.get("client")

@@ -182,6 +182,7 @@ async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
     [one] = (await clients(f"client={_text(told.client_instance_id)}"))["clients"]
     assert one["metrics"] == [*lags, [ratio_name, {}, 0.5]]
     assert (await clients(f"client={_text(silent.client_instance_id)}&name={lag_name}"))["count"] == 1
+    assert (await clients("client="))["clients"] == [], "no client has an empty id"
     assert (await get(port, "/clients?" + "&".join(["name=a"] * 101))).status == 400
 
 
