@@ -151,19 +151,23 @@ export function useTick(everyMs, isOn = true) {
 export function useAsked(ask, key, everyMs = 0) {
   const [state, setState] = useState({ value: null, error: "", key });
   const number = useRef(0);
+  const waitsFor = useRef(0); // the number of the question that isn't answered yet, or 0
   const run = async () => {
     const mine = ++number.current;
+    waitsFor.current = mine;
     try {
       const value = await ask(() => mine === number.current);
       if (mine === number.current) setState({ value, error: "", key });
     } catch (error) {
       if (mine === number.current) setState((before) => ({ ...before, error: error.message, key }));
     }
+    if (waitsFor.current === mine) waitsFor.current = 0;
   };
   useEffect(() => {
     run();
     if (!everyMs) return () => void (number.current += 1);
-    const timer = setInterval(() => document.hidden || run(), everyMs);
+    // A slow answer is waited for: the next question would have it thrown away, each time anew.
+    const timer = setInterval(() => document.hidden || waitsFor.current || run(), everyMs);
     return () => {
       number.current += 1;
       clearInterval(timer);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,20 @@ def test_a_console_says_which_listener_doesnt_answer_and_shows_the_others(
         assert [each["client_id"] for each in found["clients"]] == ["app"]
         [problem] = found["problems"]
         assert problem.startswith(f"{gone} (from --metrics) doesn't answer")
+
+
+def test_a_listener_that_takes_its_time_keeps_nothing_from_being_shown(
+    broker: tuple[barnabas.Broker, str], open_page: OpenPage
+) -> None:
+    """The page asks every two seconds. One of the listeners takes connections, and says nothing for three."""
+    node, listener = broker
+    client, _ = pushing(node.port, "app", gauge("x", point(1)))
+    with socket.create_server(("127.0.0.1", 0)) as silent, client:
+        listeners = ("--metrics", f"127.0.0.1:{silent.getsockname()[1]}", "--metrics", listener)
+        with console_of("console", "--bootstrap", node.bootstrap, *listeners) as console:
+            page = open_page(f"{console.address}/#/clients")
+            expect(page.get_by_role("link", name="app", exact=True)).to_be_visible()
+            expect(page.locator("p.problem")).to_contain_text("doesn't answer")
 
 
 def test_a_console_that_knows_no_listener_says_how_it_learns_of_one(open_page: OpenPage) -> None:
