@@ -365,9 +365,15 @@ class Watch:
         """What became of transactions of which no record says anything any more: records may have been passed over, and
         a broker may have been set back."""
         still = self._lanes.still_running()
-        if still:
-            found = list_transactions(cluster, still.values())
-            self._lanes.settle(still, found, round(time.time() * 1000))
+        if not still:
+            return
+        before = _coordinators(cluster)
+        found = list_transactions(cluster, still.values())
+        # One that nobody tells of is over only if all coordinators were asked: none lacked a leader, or moved.
+        were_all_asked = NO_LEADER not in before.values() and _coordinators(cluster) == before
+        told = {each.transactional_id for each in found}
+        settled = [name for name in still if were_all_asked or name in told]
+        self._lanes.settle(settled, found, round(time.time() * 1000))
 
     def _ask_logs(self, cluster: KafkaCluster) -> None:
         """Ask for start, end and last stable offset of each log that is shown, as soon as something is appended,
@@ -423,6 +429,11 @@ class Watch:
             offsets = [starts.get(partition, 0), stable.get(partition, end), end]
             self._sections.publish(names[partition], offsets)
         return [each for each in partitions if each not in self._busy]
+
+
+def _coordinators(cluster: KafkaCluster) -> dict[Partition, int]:
+    """Return the leaders of the partitions of `__transaction_state`. There are none before the first transaction."""
+    return leaders_of(cluster.metadata([TRANSACTION_TOPIC]).topics)
 
 
 def wait_of(leaders: int) -> int:

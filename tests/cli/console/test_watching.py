@@ -10,9 +10,10 @@ import pytest
 
 from cli.client.cluster import KafkaCluster
 from cli.client.offsets import LATEST_OFFSET as LATEST
-from cli.client.offsets import Partition
+from cli.client.offsets import NO_LEADER, Partition
+from cli.client.transactions import CoordinatedTransaction
 from cli.console import watching
-from cli.console.lanes import Lanes
+from cli.console.lanes import UNKNOWN, Lanes
 from cli.console.sections import Sections
 from cli.console.watching import BUSY_BYTES, METADATA_S, Asker, Round, TransactionLog, Watch
 from cli.errors import CommandError
@@ -212,3 +213,37 @@ def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
     assert told_after("offsets") == "you may not; nobody leads it"
     wrong.clear()
     assert [told_after(name) for name in rounds] == ["nobody leads it", "", ""]
+
+
+async def test_a_transaction_is_over_only_if_all_coordinators_know_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a partition of `__transaction_state` has no leader, nobody tells of the transactions in it."""
+    sections, topics = Sections(), Topics()
+    watch = Watch({}, sections, lambda topics: {}, lambda brokers: None)
+    cluster = cast("KafkaCluster", topics)
+    one = CoordinatedTransaction("pay", LEADER, "Ongoing", 7, 0, 1_000, 60_000, frozenset({ORDERS}))
+    watch._lanes.told([one], 2_000)
+    assert watch._lanes.still_running() == {}
+
+    def state(*leaders: int) -> str:
+        """What is shown once nobody has told of it, by who led before that, and after."""
+        answers = [*leaders]
+
+        def list_transactions(*_: object) -> list[CoordinatedTransaction]:
+            lead(answers[-1])
+            return []
+
+        def lead(leader_id: int) -> None:
+            partition = MetadataResponsePartition(partition_index=0, leader_id=leader_id)
+            topics.topic = MetadataResponseTopic(name="__transaction_state", partitions=[partition])
+
+        monkeypatch.setattr(watching, "list_transactions", list_transactions)
+        lead(answers[0])
+        watch._ask_running(cluster)
+        _, [document] = sections.lists["lanes"].since(0, 10)
+        return str(document["state"])
+
+    assert state(NO_LEADER, NO_LEADER) == "Ongoing"
+    assert state(LEADER, LEADER + 1) == "Ongoing"
+    assert state(LEADER, LEADER) == UNKNOWN
