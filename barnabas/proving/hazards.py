@@ -84,12 +84,29 @@ class Thoroughness(Enum):
     THOROUGH = "thorough"
 
 
+FIRST_OF_BROKERS = 4
+"""The version of AddPartitionsToTxn from which on only brokers send it, to a coordinator elsewhere (KIP-890)."""
+
+
+def is_a_step(request: Request) -> bool:
+    """True for a request of the program that changes something."""
+    api = request["api"]
+    return api in STEPS and not (api == "AddPartitionsToTxn" and request["version"] >= FIRST_OF_BROKERS)
+
+
+def client_of(requests: Iterable[Request], api: str) -> str | None:
+    """Return the program's client id at these requests, if brokers send some of them too and it has only one."""
+    sent = [each for each in requests if each["api"] == api]
+    found = {each["client_id"] for each in sent if is_a_step(each)}
+    return found.pop() if len(found) == 1 and not all(map(is_a_step, sent)) else None
+
+
 def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, brokers: int = 1) -> list[Hazard]:
     """Return at most `most` hazards for a program that sent these requests undisturbed to so many brokers."""
     counts: dict[str, int] = {}
     of_any_broker = set()
     for each in requests:
-        if each["api"] in STEPS:
+        if is_a_step(each):
             counts[each["api"]] = counts.get(each["api"], 0) + 1
         if each["api"] == "InitProducerId" and not each.get("transactional_ids"):
             of_any_broker.add(
@@ -118,4 +135,4 @@ def _numbers(count: int, how: Thoroughness, brokers: int) -> Sequence[int]:
 
 def lasting(requests: Iterable[Request]) -> Iterator[Request]:
     """Yield the requests by which a program makes progress. A program that sends none of these is idle."""
-    return (each for each in requests if each["api"] in STEPS)
+    return filter(is_a_step, requests)

@@ -12,7 +12,7 @@ from barnabas.child import BrokerError
 from barnabas.faults import Fault
 from barnabas.journal import Request
 from barnabas.proving.grounds import ALL_OVER_MINUTES, Ground, OneBroker, SeveralBrokers
-from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of, lasting
+from barnabas.proving.hazards import Hazard, Strike, Thoroughness, client_of, hazards_of, lasting
 from barnabas.proving.outcomes import (
     Difference,
     Output,
@@ -156,6 +156,7 @@ class _Bench:
         self.timeout_s = timeout_s
         self._command = command
         self._undisturbed_ids: Set[str] = frozenset()
+        self._undisturbed_requests: Sequence[Request] = ()
         self._environment = environment
 
     def started(self, folder: str) -> Program:
@@ -167,6 +168,7 @@ class _Bench:
             run = _Run(self, None, None, folder)
             trial, found = self._over(run, None)
         self._undisturbed_ids = transactional_ids(trial.requests)
+        self._undisturbed_requests = trial.requests
         if run.starts > 1 or run.is_late:
             raise CannotProveError(
                 f"the undisturbed program doesn't end well: {'; '.join(trial.notes)}\n{trial.printed}"
@@ -177,6 +179,10 @@ class _Bench:
                 f"{'; '.join(trial.notes)}\n{trial.printed}"
             )
         return trial, found
+
+    def client_of(self, api: str) -> str | None:
+        """See `hazards.client_of`: on a cluster, a hazard is to happen to the program, and not between brokers."""
+        return client_of(self._undisturbed_requests, api)
 
     def tried(self, hazard: Hazard, expected: Counter[Output]) -> Trial:
         with tempfile.TemporaryDirectory(prefix=OF_RUNS, ignore_cleanup_errors=True) as folder:
@@ -238,7 +244,13 @@ class _Run:
             do, at = _FAULTS[self.hazard.strike]
             error = _ERRORS.get(self.hazard.strike)
             self._fault = self._ground.kafka.fault(
-                self.hazard.api, do, at=at, error=error, nth=self.hazard.nth, may_not_fire=True
+                self.hazard.api,
+                do,
+                at=at,
+                error=error,
+                client_id=bench.client_of(self.hazard.api),
+                nth=self.hazard.nth,
+                may_not_fire=True,
             )
         self._start()
         deadline_s = time.monotonic() + bench.timeout_s

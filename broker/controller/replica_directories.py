@@ -10,7 +10,6 @@ Source: `ReplicaManager.maybeUpdateTopicAssignment`, `Partition.createLogInAssig
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from broker.controller.image import (
     LOST,
@@ -25,9 +24,6 @@ from broker.controller.metadata_versions import (
 )
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
-
-if TYPE_CHECKING:
-    pass
 
 
 def directory_of(partition: PartitionImage, node_id: int) -> bytes:

@@ -9,8 +9,9 @@ import pytest
 
 from barnabas import prove_command
 from barnabas.child import BrokerError
+from barnabas.journal import Request
 from barnabas.proving.grounds import SeveralBrokers
-from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of
+from barnabas.proving.hazards import Hazard, Strike, Thoroughness, client_of, hazards_of, lasting
 from barnabas.proving.trials import _Bench, _Run
 
 MOVED = Hazard("Produce", 1, Strike.MOVED)
@@ -36,7 +37,11 @@ class Ended:
 def run_with(hazard: Hazard | None = None, **ground: Any) -> _Run:
     given = {"struck": lambda fault: None, "news": list, "requests": list, **ground}
     bench = SimpleNamespace(
-        ground=SimpleNamespace(**given), timeout_s=60.0, idle_s=8.0, started=lambda folder: Ended()
+        ground=SimpleNamespace(**given),
+        timeout_s=60.0,
+        idle_s=8.0,
+        started=lambda folder: Ended(),
+        client_of=lambda api: None,
     )
     return _Run(cast("_Bench", bench), hazard, None, "")
 
@@ -96,3 +101,15 @@ def test_a_broker_that_dies_is_told_of_in_the_commands_words(
     monkeypatch.setattr(prove_command, "prove", prove)
     assert prove_command.main(["--output", "bills", "--", "true"]) == 1
     assert capsys.readouterr().err == "barnabas: the broker did not start\n"
+
+
+def test_what_brokers_send_each_other_is_no_step_of_the_program() -> None:
+    """From version 4 on a client sends no AddPartitionsToTxn (KIP-890)."""
+    of_program: Request = {"api": "AddPartitionsToTxn", "version": 3, "client_id": "billing"}
+    of_broker: Request = {"api": "AddPartitionsToTxn", "version": 5, "client_id": "2"}
+    assert [*lasting([of_broker, of_program])] == [of_program]
+    assert {each.api for each in hazards_of([of_broker], Thoroughness.NORMAL, 500, brokers=3)} == set()
+    assert client_of([of_program, of_broker], "AddPartitionsToTxn") == "billing"
+    assert (
+        client_of([of_program], "AddPartitionsToTxn") is None
+    )  # an id that changes with each start is no hindrance
