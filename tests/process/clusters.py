@@ -1,4 +1,4 @@
-"""What tests of a cluster ask its brokers as clients do."""
+"""Requests that tests of a cluster send to its brokers, as clients do."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ QUICK = {
     "broker.session.timeout.ms": 2_000,
     "replica.lag.time.max.ms": 1_000,
 }
-"""Brokers that are away are missed soon."""
+"""A broker that is away is noticed soon."""
 
 
 def create(cluster: barnabas.Cluster, topic: str, *, partitions: int = 1, replicas: int = 3) -> None:
-    """Returns once all of its replicas are in sync."""
+    """Create the topic, and return once all of its replicas are in sync."""
     with Client.of(cluster[1].bootstrap) as client:
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
         (made,) = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5).topics
@@ -29,7 +29,7 @@ def create(cluster: barnabas.Cluster, topic: str, *, partitions: int = 1, replic
 
 
 def produced(node: ClusterNode, topic: str, *, acks: int = 1, value: bytes = b"v") -> Error:
-    """What comes of a record for partition 0."""
+    """Produce a record to partition 0, and return the error code of the answer."""
     data = PartitionProduceData(index=0, records=memoryview(bytes(batch([record(0, value=value)]))))
     request = ProduceRequest(
         acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
@@ -45,6 +45,6 @@ def topics_at(node: ClusterNode) -> set[str]:
 
 
 def coordinator_at(node: ClusterNode, key: str, key_type: int) -> int:
-    """The id that a client is told, -1 where there is none yet."""
+    """Return the coordinator's id that the node tells a client, or -1 if there is none yet."""
     with Client.of(node.bootstrap) as client:
         return int(client.ask(FindCoordinatorRequest(key=key, key_type=key_type), 2).node_id)

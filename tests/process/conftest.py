@@ -1,4 +1,4 @@
-"""The broker of tests of faults: one for a module, at which no fault outlives its test."""
+"""The broker of the tests of faults. A module shares one broker, and no fault outlives its test."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import barnabas
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[barnabas.Broker]:
-    """A module may have one of its own under this name, with other settings."""
+    """Start the module's broker. A module may define a fixture of this name, with other settings."""
     with barnabas.Broker() as running:
         yield running
 
 
 @pytest.fixture
 def broker(shared: barnabas.Broker) -> Iterator[barnabas.Broker]:
-    """The shared one."""
+    """Return the shared broker, and disarm its faults after the test."""
     yield shared
     shared.disarm_faults()

@@ -1,4 +1,4 @@
-"""Faults that alter what is asked, or answered: twice, late, stale, throttled, of fewer versions, with another byte."""
+"""Faults that alter a request or its answer: twice, late, stale, throttled, fewer versions, another byte."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_client_is_told_that_it_is_throttled(broker: barnabas.Broker, client: 
 
 
 def test_nothing_more_of_its_connection_is_served_meanwhile(broker: barnabas.Broker, client: Client) -> None:
-    """As behind a quota that is exceeded (KIP-219)."""
+    """A client that exceeds its quota is held up in the same way (KIP-219)."""
     broker.clock.freeze()
     try:
         with broker.fault("Metadata", "throttle", delay=5):
@@ -235,7 +235,7 @@ def test_a_reader_finds_the_checksum_wrong(broker: barnabas.Broker, client: Clie
     ],
 )
 def test_nonsense_is_refused(broker: barnabas.Broker, said: dict[str, Any], message: str | None) -> None:
-    if message is None:  # there is one place for it
+    if message is None:  # this fault can stand in one place only
         assert broker.fault(**said, may_not_fire=True).fired == 0
     else:
         with pytest.raises(ValueError, match=message):

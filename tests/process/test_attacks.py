@@ -1,4 +1,5 @@
-"""One client sends what it can to hold up the others: how long they wait for it, at a broker that is a process."""
+"""One client sends whatever it can to hold up the others. The tests measure how long those wait. The broker is a
+process."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ from tests.support.group_attacks import commits, crowds
 
 SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
 ENTRIES = 10_000 * SCALE
-RECORDS = min(5_000 * SCALE, 9_999)  # of the metadata: no more are made at once
+RECORDS = min(5_000 * SCALE, 9_999)  # one request creates no more metadata records than this
 FRAMES = int(os.environ.get("ATTACK_FRAMES", "2000"))
 
 LONGEST_WAIT_S = 0.05
-"""Of the broker's CPU time."""
+"""It counts the broker's CPU time."""
 
 pytestmark = [
     pytest.mark.skipif(not counted(), reason="another process's CPU time can't be read here"),
@@ -63,7 +64,7 @@ def test_nobody_waits_long_for_a_search_by_time_in_what_is_stored(broker: Broker
     check(broker, searches())
 
 
-@pytest.mark.one_run_in(4)  # of 62 APIs; `make attacks` tries all
+@pytest.mark.one_run_in(4)  # there are 62 APIs; `make attacks` tries all
 @pytest.mark.parametrize("api_name", WITH_LISTS)
 def test_nobody_waits_long_for_the_lists_of_an_api(broker: Broker, api_name: str) -> None:
     check(broker, lists(ENTRIES, api_name))

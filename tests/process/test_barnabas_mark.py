@@ -1,4 +1,4 @@
-"""The mark `barnabas`, with brokers as they are."""
+"""The mark `barnabas`, with real brokers."""
 
 from __future__ import annotations
 
@@ -106,13 +106,12 @@ def test_what_it_cant_say_fails_the_session_once(
         def test_it({fixture}, number): pass
         """
     )
-    result = session.runpytest_subprocess(
-        *PLUGIN, "-rN"
-    )  # in CI pytest's summary has each error whole once more
+    result = session.runpytest_subprocess(*PLUGIN, "-rN")  # in CI pytest's summary repeats each error in full
     text = result.stdout.str() + result.stderr.str()
     assert result.ret != 0
     assert text.count("barnabas: the mark barnabas") == 1, text
-    result.assert_outcomes(errors=1 if fixture == "kafka_broker" else 0)  # its tests are not even made
+    # otherwise the tests aren't even collected
+    result.assert_outcomes(errors=1 if fixture == "kafka_broker" else 0)
     (result.stdout if fixture == "kafka_broker" else result.stderr).fnmatch_lines([f"*{told}*"])
 
 

@@ -32,7 +32,7 @@ def test_a_hop_is_timed_without_those_that_it_calls() -> None:
 
 
 def test_each_hop_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hops are named by functions that nobody else calls by their names: one that has another name now is missed."""
+    """The stopwatch finds a hop by its function's name, which nobody else uses. Here a renamed function is missed."""
     monkeypatch.setattr(hops, "WARMING_UP", 20)
     met: set[str] = set()
     for exchange in hops.EXCHANGES:

@@ -20,7 +20,7 @@ def test_one_that_a_command_starts_is_measured_where_it_listens_and_ends(tmp_pat
     server = ByCommand(COMMAND, tmp_path / "data")
     server.start()
     try:
-        with Client.of(server.bootstrap) as client:  # it listens before its folder is made
+        with Client.of(server.bootstrap) as client:  # the server listens before it makes its folder
             assert not isinstance(client.receive(client.send(ApiVersionsRequest(), 0)), Outcome)
         assert list((tmp_path / "data").iterdir())
         assert processor_s(server.pid) > 0

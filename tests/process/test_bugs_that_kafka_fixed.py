@@ -1,4 +1,4 @@
-"""Transaction bugs that Apache Kafka had and fixed, each replayed by faults at a broker: none of them happens here."""
+"""Transaction bugs that Apache Kafka had and fixed. Faults at a broker replay each of them, and none happens here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.wire import Client
 
 FENCED = (Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_EPOCH)
 HOURS_OF_EXPIRATION = 24
-"""`producer.id.expiration.ms`, as it is by default."""
+"""The default of `producer.id.expiration.ms`, in hours."""
 
 
 @pytest.fixture
 def own() -> Iterator[barnabas.Broker]:
-    """A broker of the test's own, whose clock it moves, or which it kills."""
+    """Start a broker for one test, which moves its clock or kills it."""
     with barnabas.Broker() as running:
         yield running
 
@@ -42,7 +42,7 @@ def asking(broker: barnabas.Broker) -> Iterator[Broker]:
 
 @contextmanager
 def producing(broker: barnabas.Broker, name: str, version: int = 2) -> Iterator[Producer]:
-    """Initialized, with a topic and a transactional id of that name."""
+    """Return an initialized producer, with a topic and a transactional id of that name."""
     with asking(broker) as asked:
         asked.create_topic(name, 1)
         asked.find_coordinators(name, name)
@@ -69,7 +69,7 @@ def committed(broker: barnabas.Broker, name: str) -> list[bytes]:
 
 
 def is_stable(broker: barnabas.Broker, name: str) -> bool:
-    """No transaction is open in the partition."""
+    """Check that no transaction is open in the partition."""
     with asking(broker) as asked:
         return asked.end(name, 0, isolation_level=1) == asked.end(name, 0)
 
@@ -80,7 +80,8 @@ def test_17754_a_late_commit_does_not_end_the_next_transaction(broker: barnabas.
         with broker.fault("EndTxn", "hold", transactional_id="late-commit") as fault:
             first = delayed.send(*producer.end_request(commit=True))
             fault.reached()
-            assert producer.end(commit=True) is Error.NONE  # the client's second try overtakes the first one
+            # the client's second request overtakes its first one
+            assert producer.end(commit=True) is Error.NONE
             until(lambda: state(broker, "late-commit") == "CompleteCommit", "the first one is complete")
             send(producer, b"second")
             fault.release()
@@ -122,7 +123,7 @@ def test_14402_a_late_record_does_not_open_a_transaction_behind_its_abort(
 
 
 def test_19999_a_marker_that_is_sent_again_is_taken_for_that(broker: barnabas.Broker) -> None:
-    """Its answer was lost: with transactions of version 2 the epoch is the partition's already."""
+    """The first answer was lost. With transactions of version 2 the partition already has the marker's epoch."""
     with (
         producing(broker, "marked-again") as producer,
         broker.fault(
@@ -155,7 +156,7 @@ LAST_USED = 32_765
 
 @pytest.fixture(scope="module")
 def near_the_end() -> Iterator[tuple[barnabas.Broker, barnabas.Snapshot, int]]:
-    """A broker, one moment of it, and the id of a producer that has epoch 32,765 there."""
+    """Return a broker, a snapshot of it, and the id of a producer that has epoch 32,765 in that snapshot."""
     name, at_a_time = "last", 1_000
     with barnabas.Broker() as running:
         with producing(running, name) as producer, Client.of(running.bootstrap) as client:
@@ -181,7 +182,7 @@ def test_18660_the_last_epochs_are_used_up_and_work_goes_on(
         asked.find_coordinators("last", "last")
         producer = Producer(asked, "last", 2)
         producer.producer_id, producer.epoch = producer_id, LAST_USED
-        for number in range(4):  # over 32,766 and 32,767, to a new id
+        for number in range(4):  # the epochs go through 32,766 and 32,767 to a new producer id
             value = b"%d" % number
             send(producer, value)
             sent.append(value)
@@ -226,7 +227,7 @@ def test_18464_an_empty_abort_behind_a_commit_does_not_fence_its_producer(broker
         with broker.fault(do="hold", at="marker", transactional_id="empty-abort") as fault:
             assert producer.end(commit=True) is Error.NONE
             fault.reached()
-            assert producer.end(commit=False) is Error.CONCURRENT_TRANSACTIONS  # and not fenced
+            assert producer.end(commit=False) is Error.CONCURRENT_TRANSACTIONS  # the producer isn't fenced
             fault.release()
         eventually(lambda: producer.end(commit=False))
     assert committed(broker, "empty-abort") == [b"x"]
@@ -315,12 +316,12 @@ def test_9144_a_marker_keeps_the_coordinators_epoch_from_being_forgotten(own: ba
                 topics=[topic],
                 coordinator_epoch=coordinator_epoch,
             )
-            with asking(own) as again:  # connections that were idle for so long are closed
+            with asking(own) as again:  # the broker has closed connections that were idle for so long
                 answer = again.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
             return Error(answer.markers[0].topics[0].partitions[0].error_code)
 
         assert mark(7) is Error.NONE
-        own.clock.advance(hours=2)  # its last record is forgotten by now, and its last marker isn't
+        own.clock.advance(hours=2)  # the partition has forgotten the last record, but not the last marker
         assert mark(6) is Error.TRANSACTION_COORDINATOR_FENCED
 
 

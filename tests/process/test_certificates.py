@@ -1,4 +1,4 @@
-"""Certificates of tests: kept in the user's cache, shared by processes, renewed before they run out."""
+"""Certificates of tests. They are kept in the user's cache, shared by processes, and renewed before they expire."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_made_once_is_found_again_until_it_is_near_its_end(cache: Path) 
     assert kept_certificates(NOW_S + LIFETIME_S - RENEWED_BEFORE_S - 2).server().read_bytes() == server
     later = kept_certificates(NOW_S + LIFETIME_S - RENEWED_BEFORE_S + 2)
     assert later.folder != first.folder
-    assert first.folder.is_dir()  # brokers that run still have its certificates
+    assert first.folder.is_dir()  # running brokers still use its certificates
     kept_certificates(NOW_S + 2 * LIFETIME_S)
     assert not first.folder.exists()
 

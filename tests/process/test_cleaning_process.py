@@ -1,4 +1,4 @@
-"""A broker compacts by a process of its own beside it: that it does, what a kill costs, and that none is left."""
+"""A broker compacts in a process of its own: that it does, what a kill costs, and that no process is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[barnabas.Broker]:
 
 
 def fill(broker: barnabas.Broker, batches: int = 120) -> None:
-    """Some 12 MB: too much for the throttle to be done with at once."""
+    """Produce some 12 MB. The throttle doesn't let them all be compacted at once."""
     with Client.of(broker.bootstrap) as client:
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()]
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=configs)
@@ -56,7 +56,7 @@ def worker_of(broker: barnabas.Broker) -> psutil.Process | None:
 
 
 def is_clean(data: Path) -> bool:
-    """Whether all but the active segment is."""
+    """Check whether everything but the active segment is compacted."""
     checkpoint = data / "cleaner-offset-checkpoint"
     if not checkpoint.exists():
         return False
@@ -65,7 +65,7 @@ def is_clean(data: Path) -> bool:
 
 
 def latest(data: Path) -> dict[bytes, int]:
-    """Of each key but the last ones how many records are left."""
+    """Return how many records are left of each key, except the key `last`."""
     counts: dict[bytes, int] = {}
     for path in (data / "t-0").glob("*.log"):
         content = path.read_bytes()

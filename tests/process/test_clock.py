@@ -32,7 +32,7 @@ def test_a_transaction_times_out(broker: barnabas.Broker) -> None:
         amid_transaction(client.ask, "t", "orders", (0,))
         assert Broker(client.ask).end("orders", 0, isolation_level=1) == 0
         broker.clock.advance(minutes=2)
-    with Client.of(broker.bootstrap) as client:  # the one before was idle for too long
+    with Client.of(broker.bootstrap) as client:  # the broker has closed the idle connection of before
         until(lambda: Broker(client.ask).end("orders", 0, isolation_level=1) == 2, "it is aborted")
 
 

@@ -1,4 +1,4 @@
-"""Brokers whose clients' listener is closed to what only brokers ask of each other."""
+"""Brokers whose client listener refuses the requests that only brokers send to each other."""
 
 from __future__ import annotations
 
@@ -129,17 +129,17 @@ def test_brokers_can_at_their_listener(brokers_connection: Client) -> None:
     assert share_state_read(brokers_connection) in (
         Error.INVALID_REQUEST,
         Error.NOT_COORDINATOR,
-    )  # there is none
+    )  # there is no coordinator
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert brokers_connection.ask(request, 1).cluster_authorized_operations & CLUSTER_ACTION
 
 
 def test_the_cluster_works(cluster: barnabas.Cluster, clients_connection: Client) -> None:
-    """It replicates, verifies transactions with their coordinators, and writes markers by its own listener."""
+    """Brokers replicate, verify transactions with coordinators and write markers through their own listener."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "works", "acks": "all"})
     create(cluster, "led-by-all", partitions=3)
     leaders = {cluster.leader_of("led-by-all", index).node_id for index in range(3)}
-    assert leaders == {1, 2, 3}  # so that two of them ask another one, whoever is the coordinator
+    assert leaders == {1, 2, 3}  # whichever broker coordinates, two leaders have to ask another broker
     producer.init_transactions(PATIENCE_S)
     for _ in range(3):
         producer.begin_transaction()

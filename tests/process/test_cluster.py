@@ -22,7 +22,7 @@ from tests.support.wire import Client
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[barnabas.Cluster]:
-    """For tests that leave it as it was."""
+    """Start one cluster for the tests that leave it as they found it."""
     with barnabas.Cluster(brokers=3, racks=["a", "b"], config=QUICK) as running:
         yield running
 
@@ -145,7 +145,7 @@ def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> Non
         killed.kill()
         assert not killed.running
         with pytest.raises(TimeoutError, match="partitions out of sync: 1, kept-0"):
-            cluster.wait_until_in_sync(0)  # though nobody has missed it yet
+            cluster.wait_until_in_sync(0)  # though no node has noticed yet that it is gone
         with pytest.raises(
             TimeoutError, match=f"broker {killed.node_id} doesn't lead kept-0: .* doesn't run"
         ):
@@ -161,7 +161,7 @@ def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> Non
         assert killed in cluster.in_sync_replicas_of("kept")
 
         leader = cluster.leader_of("kept", 0)
-        leader.stop()  # cleanly: others lead at once, and nobody waits for a session to end
+        leader.stop()  # a clean stop: others lead at once, without waiting for its session to end
         assert cluster.leader_of("kept", 0) is not leader
         leader.start()
         cluster.wait_until_in_sync(120)
@@ -272,7 +272,7 @@ def test_a_broker_that_has_ended_by_itself_is_told_at_the_stop() -> None:
 
 
 def test_nothing_is_left_when_the_process_that_made_it_is_killed(tmp_path: Path) -> None:
-    """One broker runs, one is paused, and one had been killed before."""
+    """At that time one broker runs, one is paused, and one has already been killed."""
     program = """
 import barnabas, sys
 cluster = barnabas.Cluster(brokers=3).start()

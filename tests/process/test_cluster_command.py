@@ -28,7 +28,7 @@ Begin = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def begin() -> Iterator[Begin]:
-    """Starts the command."""
+    """Return a function that starts the command."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -66,7 +66,7 @@ def said(process: subprocess.Popen[str]) -> list[str]:
 
 
 def pids_of(folder: Path) -> list[int]:
-    """Of the nodes, by who has their logs open."""
+    """Return the process ids of the nodes: those that write their standard error to a log in the folder."""
     logs = {str(path) for path in folder.glob("*.log")}
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""A cluster of a node that is both broker and controller, and two more brokers."""
+"""A cluster of one node that is both broker and controller, and two more brokers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_it_leads_follows_coordinates_leaves_and_comes_back(nodes: Nodes) -> Non
         "all are there",
         PATIENCE_S,
     )
-    # the broker that is asked creates internal topics by its own settings: this one's say three replicas
+    # a broker creates internal topics by its own settings, and this broker's say three replicas
     asking_other = AdminClient({"bootstrap.servers": nodes.others[0].bootstrap, "log_level": 0})
     wanted = [
         NewTopic(
@@ -93,7 +93,7 @@ def test_it_leads_follows_coordinates_leaves_and_comes_back(nodes: Nodes) -> Non
     for made in asking_other.create_topics(wanted).values():
         made.result(PATIENCE_S)
     waiting.until(lambda: all_in_sync(asking), "it follows, too", PATIENCE_S)
-    ids = [f"transactional-{number}" for number in range(4)]  # their hashes cover both partitions
+    ids = [f"transactional-{number}" for number in range(4)]  # the hashes of these ids cover both partitions
     plain, *transactional = [
         Sending(nodes.bootstrap),
         *(Sending(nodes.bootstrap, transactional_id=each) for each in ids),
@@ -103,7 +103,7 @@ def test_it_leads_follows_coordinates_leaves_and_comes_back(nodes: Nodes) -> Non
         each.start()
     go_on(sending)
 
-    nodes.both.stop()  # the others take over its partitions, and meanwhile have no controller
+    nodes.both.stop()  # the others lead its partitions, though they have no controller meanwhile
     go_on(sending)
     nodes.both.start()
     waiting.until(lambda: all_in_sync(asking), "it is in sync again", PATIENCE_S)

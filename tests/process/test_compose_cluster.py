@@ -1,4 +1,4 @@
-"""The compose file of a cluster, without Docker: its containers' environments, as processes on this machine."""
+"""The compose file of a cluster, without Docker: its containers run as processes on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 
 
 def environments() -> dict[str, dict[str, str]]:
-    """By service. Of YAML the file has mappings, lists of texts, and one anchor for what is said once."""
+    """Return each service's environment. The parser knows only the YAML that the file uses: mappings, lists of texts,
+    and an anchor."""
     anchors: dict[str, dict[str, str]] = {}
     found: dict[str, dict[str, str]] = {}
     top = service = ""
@@ -65,7 +66,7 @@ def test_each_service_has_a_volume_of_its_own_and_a_port_that_it_advertises() ->
 
 
 class Containers:
-    """What would be containers: each has its own address there, and ports of its own here."""
+    """The containers as processes here. Each has ports of its own on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,7 +95,7 @@ class Containers:
 
     def start(self, service: str) -> None:
         runs = self.folder / "barnabas"
-        if not runs.exists():  # nor can it be written while the service before is about to run it
+        if not runs.exists():  # it can't be written while the previous service is about to run it
             runs.write_text(f'#!/bin/sh\nexec {sys.executable} -m broker "$@"\n')
             runs.chmod(0o755)
         log = self.folder / f"{service}.log"

@@ -1,5 +1,5 @@
-"""The programs of `examples/control`, which have a broker's faults by HTTP: in Java, Go and JavaScript, as a test runs
-them."""
+"""The programs of `examples/control` run as tests would run them. They are in Java, Go and JavaScript, and arm a
+broker's faults over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, s
 
 
 def played(command: Sequence[str | Path], folder: Path) -> str:
-    """What it prints, with a broker of its own."""
+    """Run the command with a broker of its own, and return what it prints."""
     with barnabas.Broker() as broker:
         told = {
             "BARNABAS_BOOTSTRAP": broker.bootstrap,

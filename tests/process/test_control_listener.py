@@ -1,4 +1,4 @@
-"""What a test in another language asks a broker over HTTP."""
+"""The requests that a test in another language sends to a broker over HTTP."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_time_is_moved_and_the_broker_emptied(shared: tuple[barnabas.Broker, int
     before = asking(port, "/v1/clock")[1]["answer"]["now_ms"]
     after = asking(port, "/v1/clock", {"do": "advance", "ms": 3_600_000})[1]["answer"]["now_ms"]
     assert after >= before + 3_600_000
-    status, answer = asking(port, "/v1/reset", {"copy": "/etc"})  # it takes no folder
+    status, answer = asking(port, "/v1/reset", {"copy": "/etc"})  # a request over HTTP can't name a folder
     assert (status, answer["answer"]["bootstrap"]) == (200, broker.bootstrap)
     with Client.of(broker.bootstrap) as client:
         assert client.ask(MetadataRequest(topics=None), 12).topics == []
@@ -104,7 +104,7 @@ def test_what_cant_be_asked_is_told(
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """As much of JSON Schema as is used here."""
+    """Check a value against a schema. It knows only the part of JSON Schema that is used here."""
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     known: dict[str, Any] = {

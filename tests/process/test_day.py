@@ -1,4 +1,4 @@
-"""The long measure of the internal topics (`make day`), in small."""
+"""A small run of the long measurement of the internal topics (`make day`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A broker's descriptors: what the system keeps for them, and that clients who take all that they can get leave the
-files theirs."""
+"""A broker's file descriptors: how many the system needs, and that files can still be opened when clients take all
+they can."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_is_made_before_there_are_threads(tmp_path: Path) -> None:
 
 FEW = 600
 AT_ONCE = 40
-"""As many as may wait to be accepted: the system has those come again a second later that are more."""
+"""This many connections may wait to be accepted. The system retries any more of them a second later."""
 
 WITH_FEW = """
 import resource, sys
@@ -76,7 +76,7 @@ main()
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[str]]]:
-    """Starts a broker that may have so many descriptors."""
+    """Return a function that starts a broker with a given limit of descriptors."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(descriptors: int) -> subprocess.Popen[str]:
@@ -129,7 +129,7 @@ def test_clients_that_connect_and_do_nothing_take_no_descriptor_from_the_files(
 
 
 def _is_closed(connected: socket.socket) -> bool:
-    """Waits for its end."""
+    """Wait for the end of the connection, and return whether it was closed."""
     connected.settimeout(PATIENCE_S)
     try:
         return connected.recv(1) == b""

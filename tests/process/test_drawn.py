@@ -1,4 +1,4 @@
-"""Which of the tests that take long a run plays."""
+"""Which of the slow tests a run draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's process at its start and its end: what it says, and what ends it."""
+"""The start and the end of the broker's process: what it prints, and what ends it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a broker and returns once it is ready, with that line read; `ignored` are signals that it inherits so."""
+    """Return a function that starts a broker and waits for its ready line. The broker inherits the `ignored` signals
+    as ignored."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*ignored: signal.Signals, **environment: str) -> subprocess.Popen[str]:
@@ -64,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def said(process: subprocess.Popen[str]) -> list[str]:
-    """The lines of the end, without their times."""
+    """Wait for the process to end, and return the lines that it logged, without their times."""
     out, _ = process.communicate(timeout=PATIENCE_S)
     return [line.partition(" INFO barnabas: ")[2] for line in out.splitlines()]
 
@@ -207,7 +208,7 @@ def test_a_stopped_broker_without_a_folder_comes_back_with_its_topics() -> None:
 
 
 def test_a_stop_waits_for_no_batch_that_is_checked(tmp_path: Path) -> None:
-    """Of a few kilobytes there may be minutes to check."""
+    """A batch of a few kilobytes can take minutes to check."""
     none = bytes(2) * 60_000_000
     body = bytes((0,)) + varint(0) + varint(0) + sized(None) + sized(None) + varint(len(none) // 2) + none
     endless = batch([varint(len(body)) + body], attributes=ZSTD)
@@ -221,7 +222,7 @@ def test_a_stop_waits_for_no_batch_that_is_checked(tmp_path: Path) -> None:
             client.send_bytes(produce_frame("t", bytes(endless), acks=1))
             while (
                 process.num_threads() < threads + 3
-            ):  # for brief checks, for long ones, and for those of much
+            ):  # one thread each for brief checks, long ones, and those of much data
                 other.ask(MetadataRequest(topics=[]), 12)
             process.terminate()
             assert process.wait(60) == 0

@@ -1,4 +1,4 @@
-"""A broker of a cluster whose disk refuses: it stops, as Kafka's does, and others lead what it led."""
+"""The disk of one broker of a cluster fails. The broker stops, as Kafka's does, and others lead its partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_others_lead_what_a_broker_led_whose_only_disk_refuses() -> None:
         create(cluster, "kept")
         failing = cluster.leader_of("kept", 0)
         assert produced(failing, "kept", acks=-1) is Error.NONE
-        # what goes past it is refused (EFBIG): the records, and not the lines of the log
+        # a write past the limit fails (EFBIG): the records exceed it, the lines of the log don't
         resource.prlimit(failing.pid, resource.RLIMIT_FSIZE, (FULL_BYTES, FULL_BYTES))
         assert produced(failing, "kept", acks=-1, value=bytes(FULL_BYTES)) is Error.KAFKA_STORAGE_ERROR
         until(lambda: not failing.running, "it has stopped")
@@ -31,7 +31,7 @@ def test_others_lead_what_a_broker_led_whose_only_disk_refuses() -> None:
         leader = cluster.leader_of("kept", 0)
         until(lambda: produced(leader, "kept", acks=-1) is Error.NONE, f"{leader} knows that it leads")
 
-        failing.start()  # with a disk that takes again what is written
+        failing.start()  # the disk accepts writes again
         cluster.wait_until_in_sync(120)
         assert failing in cluster.in_sync_replicas_of("kept")
         assert f"{failing.data} has failed, and others are to lead what is in it" in failing.log

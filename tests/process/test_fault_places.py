@@ -1,5 +1,5 @@
-"""Faults that stand inside the broker: at a transaction's records, while a coordinator loads, in the middle of a
-rebalance, at operations on files; and a broker that stands still."""
+"""Faults inside the broker: at a transaction's records, while a coordinator loads, in the middle of a rebalance, at
+file operations. And a broker that stands still."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def state(broker: barnabas.Broker, transactional_id: str) -> str:
 
 
 def committed(broker: barnabas.Broker, topic: str) -> int:
-    """How many records a reader of committed ones sees."""
+    """Return how many records a read_committed reader sees."""
     with connected(broker) as client:
         return len(Reader(Broker(client.ask), topic, 0).read_on())
 
 
 def end_in_background(producer: Producer, broker: barnabas.Broker, *, commit: bool = True) -> Client:
-    """The connection by which the answer comes."""
+    """Ask to end the transaction, and return the connection on which the answer comes."""
     client = connected(broker)
     client.tell(*producer.end_request(commit=commit))
     return client
@@ -70,7 +70,7 @@ STEPS = {
     "complete": "PrepareCommit",
     "completed": "CompleteCommit",
 }
-"""By place, the state in which others find the transaction while it is held there."""
+"""Place → the state in which others find the transaction while it is held there."""
 
 
 @pytest.mark.parametrize("place", STEPS)
@@ -103,11 +103,11 @@ def test_a_crash_at_each_step_is_made_up_for(tmp_path: Path, place: str, commit:
             end_in_background(producer, broker, commit=commit) as ending,
         ):
             fault.wait_until_fired()
-            while isinstance(ending.receive_frame(), bytes):  # it may have been told before
+            while isinstance(ending.receive_frame(), bytes):  # it may have got an answer before
                 pass
         broker.kill()
         broker.start()
-        if place == "prepare":  # nothing was written: it is open still
+        if place == "prepare":  # nothing was written, so the transaction is still open
             assert state(broker, "t") == "Ongoing"
             with connected(broker) as client:
                 producer.broker = Broker(client.ask)
@@ -147,7 +147,7 @@ def test_others_are_served_while_one_transaction_is_held(broker: barnabas.Broker
     ):
         fault.reached()
         assert two.end(commit=True) is Error.NONE
-        assert one.end(commit=True) is Error.CONCURRENT_TRANSACTIONS  # its own is under way
+        assert one.end(commit=True) is Error.CONCURRENT_TRANSACTIONS  # its own commit is still under way
         fault.release()
         assert isinstance(ending.receive_frame(), bytes)
 
@@ -173,10 +173,11 @@ def test_a_coordinator_is_held_while_it_loads() -> None:
         asked = FindCoordinatorRequest(key="t", key_type=1)
         with broker.fault(do="hold", at="load", topic="__transaction_state", times=None) as fault:
             with suppress(AssertionError):
-                other.ask(asked, 3)  # makes the topic
+                other.ask(asked, 3)  # this creates the topic
             fault.reached()
             client.tell(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
-            assert client.receive_frame(within_s=0.05) is Outcome.SILENCE  # it waits for what is being loaded
+            # it waits until the coordinator has loaded
+            assert client.receive_frame(within_s=0.05) is Outcome.SILENCE
             fault.release()
         frame = client.receive_frame()
         assert isinstance(frame, bytes)

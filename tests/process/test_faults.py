@@ -1,4 +1,4 @@
-"""Faults that a test arms at a broker in a process of its own, seen by a client that speaks the protocol itself."""
+"""Faults that a test arms at a broker in a process of its own. The client speaks the protocol itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_error_stands_in_the_place_of_the_work(broker: barnabas.Broker) -> No
             assert (refused.name, refused.error_code) == ("refused", Error.POLICY_VIOLATION)
             assert refused.error_message == "not today"
             assert (fault.seen, fault.fired) == (1, 1)
-            [made] = client.ask(wanted, 7).topics  # it was for one
+            [made] = client.ask(wanted, 7).topics  # the fault was for one request
             assert made.error_code == Error.NONE
 
 
@@ -119,7 +119,7 @@ def test_a_request_is_held_until_it_is_released(broker: barnabas.Broker) -> None
     with connected(broker) as client, connected(broker) as other, broker.fault("Metadata", "hold") as fault:
         client.tell(MetadataRequest(topics=[]), 12)
         assert fault.reached().standing == 1
-        assert not metadata(other).error_code  # nobody else waits
+        assert not metadata(other).error_code  # no other client waits
         assert fault.release() == 1
         assert isinstance(client.receive_frame(), bytes)
         assert fault.standing == 0
@@ -162,7 +162,7 @@ def test_the_connection_is_cut_amid_the_answer(broker: barnabas.Broker) -> None:
     with broker.fault("ApiVersions", "cut"), connected(broker) as client:
         client.tell(ApiVersionsRequest(), 0)
         assert client.receive_frame() is Outcome.CLOSED
-        assert 4 < client._have < 4 + int.from_bytes(client._buffer[:4])  # some of it has come
+        assert 4 < client._have < 4 + int.from_bytes(client._buffer[:4])  # part of the answer has come
 
 
 @pytest.mark.parametrize("at", ["request", "answer"])
@@ -180,11 +180,11 @@ def test_the_broker_crashes(tmp_path: Any) -> None:
         with broker.fault("Metadata", "crash") as fault, connected(broker) as client:
             client.tell(MetadataRequest(topics=[]), 12)
             assert client.receive_frame() is Outcome.CLOSED
-            broker.kill()  # it is dead already, and its end is taken note of
+            broker.kill()  # the broker is already dead; this notices its end
             assert fault.fired == 1
         broker.start()
         with connected(broker) as client:
-            assert not metadata(client).error_code  # no fault outlives it
+            assert not metadata(client).error_code  # faults end with the process
 
 
 def test_a_fault_that_had_to_fire_and_did_not_fails_the_test(broker: barnabas.Broker) -> None:
@@ -229,13 +229,13 @@ def test_nonsense_is_refused_with_what_there_is(
 
 @contextmanager
 def transactional(broker: barnabas.Broker, name: str) -> Iterator[Producer]:
-    """Amid a transaction, with a record in each of three partitions of a topic of that name."""
+    """Return a producer amid a transaction. Each of three partitions of a topic of that name has a record of it."""
     with connected(broker) as client:
         yield amid_transaction(client.ask, name, name, PARTITIONS)
 
 
 def stable(broker: barnabas.Broker, topic: str) -> list[int]:
-    """The last stable offset of each of its partitions."""
+    """Return the last stable offset of each of the topic's partitions."""
     with connected(broker) as client:
         return [Broker(client.ask).end(topic, index, isolation_level=1) for index in PARTITIONS]
 
@@ -245,7 +245,8 @@ def test_readers_see_what_is_marked_so_far_between_two_markers(broker: barnabas.
         transactional(broker, "between") as producer,
         broker.fault(do="hold", at="marker", nth=2, transactional_id="between") as fault,
     ):
-        assert producer.end(commit=True) is Error.NONE  # it is committed, whatever becomes of the markers
+        # the transaction is committed, whatever happens to its markers
+        assert producer.end(commit=True) is Error.NONE
         fault.reached()
         assert stable(broker, "between") == [2, 0, 0]
         fault.release()
@@ -268,7 +269,7 @@ def test_a_crash_between_two_markers_is_made_up_for(tmp_path: Any) -> None:
             transactional(broker, "torn") as producer,
             broker.fault(do="crash", at="marked", nth=2) as fault,
         ):
-            with suppress(ConnectionError):  # unless the answer is quicker than the crash
+            with suppress(ConnectionError):  # the answer may come before the crash
                 assert producer.end(commit=True) is Error.NONE
             fault.wait_until_fired()
         broker.kill()

@@ -1,4 +1,4 @@
-"""Many who come to a door and don't go through: how long those wait who are known, at a broker that is a process."""
+"""Many clients connect and don't sign in. The tests measure how long known clients wait. The broker is a process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def at() -> Iterator[tuple[Broker, int]]:
-    """The broker, and the port at which clients encrypt and sign in."""
+    """Return the broker, and the port at which clients use TLS and sign in."""
     plain, door = free_ports(2)
     config = {
         **Certificates(KEPT).settings(),
@@ -43,7 +43,7 @@ def at() -> Iterator[tuple[Broker, int]]:
         "listener.name.s.plain.sasl.jaas.config": JAAS,
     }
     with Broker(config=config, log_level="error") as broker:
-        _shaken(door)[0].close()  # nothing is loaded during a flood
+        _shaken(door)[0].close()  # so the broker needn't load anything during the flood
         yield broker, door
 
 
@@ -120,7 +120,7 @@ FLOODS: list[Callable[[int], list[socket.socket]]] = [
 def test_nobody_waits_long_for_who_does_not_come_in(
     flood: Callable[[int], list[socket.socket]], at: tuple[Broker, int]
 ) -> None:
-    """In the broker's own time, the best of some tries, as in `test_attacks`."""
+    """The wait is the broker's own time, the best of some tries, as in `test_attacks`."""
     broker, port = at
     best_s = float("inf")
     for _ in range(TRIES):

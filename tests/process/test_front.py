@@ -1,4 +1,4 @@
-"""The front against a stand-in for the broker: what it passes on, and how it ends what it started."""
+"""The front with a stand-in for the broker: what it passes on, and how it ends what it started."""
 
 from __future__ import annotations
 

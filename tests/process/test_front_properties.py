@@ -1,4 +1,4 @@
-"""A setting of a `server.properties` is for the front what it is for the broker."""
+"""A setting in a `server.properties` means the same for the front as for the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front against a stand-in for the broker: what stays over a stop, a kill and a pause, and until when."""
+"""The front with a stand-in for the broker: what survives a stop, a kill and a pause, and for how long."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_free_ports_of_listeners_in_the_settings_stay_over_a_stop(tmp_path: Path
 
 
 def listeners_given(broker: barnabas.Broker) -> list[str]:
-    """At each start."""
+    """Return the value of `listeners` at each start."""
     given = []
     for line in broker.log.splitlines():
         if line.startswith("arguments: "):

@@ -1,4 +1,4 @@
-"""What the front takes as settings, by types and by values."""
+"""The types and values that the front accepts as settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test whose time runs out says at the end of the output where each thread was."""
+"""If a test runs out of time, the end of the output says where each thread was."""
 
 from __future__ import annotations
 

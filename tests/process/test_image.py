@@ -1,4 +1,4 @@
-"""The container's files, and the unit of systemd, without either."""
+"""The container's files and the systemd unit, tested without Docker or systemd."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DOCKER = ROOT / "docker"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Of a container that was told nothing, with the folder for settings that it may have been given."""
+    """Return the environment of a container without settings. It names the folder in which settings may be mounted."""
     (tmp_path / "config").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
     return {**kept, "BARNABAS_CONFIG": str(tmp_path / "config")}
 
 
 def entered(tmp_path: Path, environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments and Kafka's variables that the entry point passes on."""
+    """Return the arguments and the `KAFKA_` variables that the entry point passes on."""
     show = tmp_path / "show"
     show.write_text('#!/bin/sh\nprintf "argument %s\\n" "$@"\nenv\n')
     show.chmod(0o755)
@@ -71,7 +71,7 @@ def test_what_a_mounted_file_does_not_say_is_as_without_one(
 def test_data_goes_where_the_environment_says_however_it_does(
     tmp_path: Path, environment: dict[str, str], variable: str
 ) -> None:
-    """Elsewhere it would be in a volume without a name, and gone with the container."""
+    """Otherwise the data would be in an anonymous volume, and gone with the container."""
     _, variables = entered(tmp_path, {**environment, variable: "/mine"})
     places = {name: value for name, value in variables.items() if "LOG_DIR" in name}
     assert places == {variable: "/mine"}
@@ -85,7 +85,7 @@ def test_without_a_mounted_file_no_file_is_named(tmp_path: Path, environment: di
 def test_key_stores_and_their_passwords_are_files_in_the_folder_for_secrets(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """By the names that the apache/kafka image has for them."""
+    """The variables have the names that the apache/kafka image gives them."""
     for name, content in (("server.p12", "x"), ("ca.p12", "y"), ("password", "open sesame\n")):
         (tmp_path / name).write_text(content)
     told = {
@@ -117,7 +117,7 @@ def test_a_secret_that_is_not_there_ends_the_start_with_its_name(
 
 
 def test_users_come_in_by_the_environment_alone(tmp_path: Path) -> None:
-    """By a line of JAAS, whose variable is named as all others are, or by a file that KAFKA_OPTS names."""
+    """A JAAS line names them, in a variable named like all others. Or they are in a file that KAFKA_OPTS names."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     jaas = tmp_path / "kafka_server_jaas.conf"
     jaas.write_text(f'KafkaServer {{ {module} required user_alice="from the file"; }};')
@@ -161,7 +161,7 @@ def test_the_health_check_asks_the_broker_where_it_listens(
 
 
 def test_all_that_the_image_copies_is_sent_to_who_builds_it() -> None:
-    """By a list that the classic builder reads, too; nothing in the Dockerfile asks for another one."""
+    """The classic builder reads the same list, and nothing in the Dockerfile needs another builder."""
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     dockerfile = (DOCKER / "Dockerfile").read_text()
     copied = re.findall(r"^COPY (?!--from|\. )(.*) \S+$", dockerfile, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What a fresh interpreter loads, and no more."""
+"""A fresh interpreter loads only what it needs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ assert of_extras.isdisjoint(sys.modules), of_extras & {*sys.modules}
 
 
 def test_the_modules_of_the_coordinators_are_imported_in_steps() -> None:
-    """Of a dozen at most, at about half a millisecond each."""
+    """A step imports at most a dozen modules, at about half a millisecond each."""
     program = """
 import sys
 import broker.process.run, broker.starting
@@ -102,7 +102,7 @@ for topic, wanted in MODULES.items():
 
 
 def test_a_shard_needs_no_module_that_was_not_imported_with_it() -> None:
-    """Else the first shard that is made, and not a step of its own, would import it."""
+    """Otherwise the first shard would import it, outside of the steps."""
     program = """
 import sys
 import broker.process.run, broker.starting

@@ -1,4 +1,4 @@
-"""What is told while pip installs."""
+"""What an installation prints while pip runs."""
 
 from __future__ import annotations
 

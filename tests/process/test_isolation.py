@@ -35,7 +35,7 @@ def in_sync(cluster: barnabas.Cluster) -> set[int]:
 
 
 def led_by(cluster: barnabas.Cluster, node_id: int) -> tuple[ClusterNode, ClusterNode, ClusterNode]:
-    """Make this node the leader. Returns the leader and its two followers."""
+    """Make this node the leader, and return it and its two followers."""
     cluster.move_leader("t", 0, node_id, timeout_s=120)
     one, other = (node for node in cluster if node.node_id != node_id)
     return cluster[node_id], one, other
@@ -47,7 +47,7 @@ def test_a_leader_that_is_cut_off_is_replaced_and_clients_still_reach_it(cluster
     until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
     assert leader.running
     assert topics_at(leader) == {"t"}
-    assert produced(leader, "t", acks=1) is Error.NONE  # this record is lost later
+    assert produced(leader, "t", acks=1) is Error.NONE  # this record gets lost later
     assert produced(cluster.leader_of("t", 0), "t", acks=-1) is Error.NONE
     leader.heal()
     cluster.wait_until_in_sync(120)
@@ -60,10 +60,10 @@ def test_a_follower_that_reaches_the_controller_but_not_its_leader_falls_out_of_
 ) -> None:
     leader, cut, other = led_by(cluster, 1)
     cut.isolate(from_=[leader])
-    assert produced(leader, "t") is Error.NONE  # without a new record it would lack nothing
+    assert produced(leader, "t") is Error.NONE  # without a new record the follower would lack nothing
     until(lambda: cut.node_id not in in_sync(cluster), "it is out of sync")
     assert in_sync(cluster) == {leader.node_id, other.node_id}
-    assert cut.node_id in cluster.controller.ask({"ask": "brokers"})  # it isn't fenced
+    assert cut.node_id in cluster.controller.ask({"ask": "brokers"})  # the broker isn't fenced
     cut.heal(from_=[leader.node_id])
     cluster.wait_until_in_sync(120)
 
@@ -125,7 +125,7 @@ def test_a_paused_broker_is_fenced_and_goes_on_when_it_is_resumed(cluster: barna
     assert leader.paused
     until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
     assert leader.running
-    leader.isolate()  # takes effect once it is resumed
+    leader.isolate()  # this takes effect once the broker is resumed
     leader.heal()
     leader.resume()
     cluster.wait_until_in_sync(120)

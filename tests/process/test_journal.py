@@ -1,4 +1,4 @@
-"""The journal of a broker in a process of its own, of a cluster's, and in the report of a test that failed."""
+"""The journals of a broker in a process of its own and of a cluster, and the journal in a failed test's report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_answer_of_a_fault_is_what_the_journal_has() -> None:
     ):
         client.ask(MetadataRequest(topics=[]), 13)
         assert [each["errors"] for each in broker.journal("Metadata")] == [{"UNKNOWN_SERVER_ERROR": 1}]
-    # and it is kept once no fault is armed any more
+    # the journal is still kept when no fault is armed any more
 
 
 def test_it_is_kept_where_faults_come_and_go_and_is_empty_after_a_reset() -> None:

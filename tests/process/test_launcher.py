@@ -1,4 +1,4 @@
-"""The command's first moments, before the broker has handlers of its own."""
+"""The command's first moments, before the broker has installed its own signal handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking into a broker without a client, having things happen now, and over HTTP the same."""
+"""A test looks into a broker without a client, and makes things happen now. The same works over HTTP."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_a_producer_is_forgotten_now(broker: barnabas.Broker, client: Client) ->
     assert broker.expire_producer(7) == [("first", 0)]
     with pytest.raises(LookupError, match="no partition knows producer id 7"):
         broker.expire_producer(7)
-    # nobody remembers that the first one was there
+    # the broker no longer knows the first one
     assert produce(client, "first", [(1_000, None, b"v", ())], base_sequence=0, **fields) is Error.NONE
     assert len(broker.records("first")) == 2
     opened = amid_transaction(client.ask, "open", "second", (0,))

@@ -1,4 +1,4 @@
-"""What clients can make a broker's process hold: each attack, and by how much it grows."""
+"""How much memory clients can make a broker's process hold: each attack, and how much the process grows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rss(broker: barnabas.Broker) -> int:
 
 
 def filled(broker: barnabas.Broker, topic: str, megabytes: int) -> None:
-    """A topic of one partition that holds so much, in batches of a megabyte."""
+    """Create a topic of one partition, and fill it with so many batches of a megabyte."""
     batch = bytes(records.build_batch([(1, None, bytes(MB), ())]))
     with Client.of(broker.bootstrap) as client:
         wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
@@ -66,7 +66,7 @@ def test_thirty_clients_that_never_read_their_fetches_cost_a_piece_each(broker: 
     clients = [connected(broker) for _ in range(30)]
     for client in clients:
         client.sendall(request)
-    for client in clients:  # its first bytes are there: the broker has begun to answer
+    for client in clients:  # once the first bytes are there, the broker has begun to answer
         client.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
     with Client.of(broker.bootstrap) as other:
         other.send_bytes(fetch("t", 1))
@@ -91,7 +91,7 @@ def test_two_hundred_halves_of_large_requests_cost_no_more_than_the_bound(tmp_pa
         with selectors.DefaultSelector() as selector:
             for client in clients:
                 selector.register(client, selectors.EVENT_WRITE)
-            while writable := selector.select(0.5):  # for as long as the broker takes it
+            while writable := selector.select(0.5):  # until the broker reads no more
                 for key, _ in writable:
                     client = key.fileobj
                     assert isinstance(client, socket.socket)
@@ -101,7 +101,7 @@ def test_two_hundred_halves_of_large_requests_cost_no_more_than_the_bound(tmp_pa
         assert sum(map(bool, left.values())) > 100
         assert (
             rss(broker) - before < 3 * bound
-        )  # a buffer that grows is there twice, and the allocator keeps some
+        )  # a growing buffer exists twice, and the allocator keeps some memory
         with Client.of(broker.bootstrap) as other:
             other.send_bytes(fetch("t", 1))
             assert len(other.next_frame()) > MB

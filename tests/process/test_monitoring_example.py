@@ -1,4 +1,4 @@
-"""The example for Prometheus, as its own tool sees it."""
+"""The example for Prometheus, checked by Prometheus's own tool."""
 
 from __future__ import annotations
 

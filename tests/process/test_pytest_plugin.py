@@ -11,14 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "support" / "stand_in_broker.py"
 
-# The plugin is named by its module, whether or not barnabas is installed as well.
+# Naming the plugin's module works whether or not barnabas is installed.
 PLUGIN = ("-p", "no:barnabas", "-p", "barnabas.pytest_plugin")
 
 
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # Plugins that have no part in this take longer to import than all else takes.
+    # Importing unrelated plugins would take longer than everything else here.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest(
         f"import barnabas.broker, pathlib\nbarnabas.broker.LAUNCHER = pathlib.Path({str(STAND_IN)!r})\n"
@@ -132,7 +132,7 @@ def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) ->
 
 
 def test_a_misspelt_setting_is_an_error_that_names_the_one_that_was_meant(session: pytest.Pytester) -> None:
-    session.makeconftest("")  # the broker itself says it
+    session.makeconftest("")  # with the real broker, which writes this error
     session.makepyfile("def test_it(kafka_broker): pass\ndef test_other(fresh_kafka_broker): pass")
     for further in ((), ("-p", "xdist", "-n", "2")):
         result = session.runpytest_subprocess(*PLUGIN, *further, "--barnabas-config", "num.partitons=3")
@@ -237,7 +237,7 @@ def test_the_plugin_loads_nothing_that_pytest_has_not_loaded() -> None:
 
 
 def test_a_cluster_is_a_tests_own_and_its_parameter_says_what_it_is(session: pytest.Pytester) -> None:
-    session.makeconftest("")  # nodes that know each other: the real ones
+    session.makeconftest("")  # the nodes have to know each other, so they are real brokers
     session.makepyfile(
         """
         import pytest
@@ -327,7 +327,7 @@ def test_what_a_mark_cannot_say_is_an_error_that_names_what_it_can(
     )
     result = session.runpytest_subprocess(*PLUGIN)
     told = "*the mark kafka takes *security, tokens, users, each by its name, and not 'sasl_ssl', user*"
-    # of what all tests share, when it is made for them; of the others once all are collected
+    # a shared broker's error comes when it is made; the others' come once all tests are collected
     (result.stdout if fixture == "kafka_broker" else result.stderr).fnmatch_lines([told])
 
 

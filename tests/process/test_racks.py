@@ -1,4 +1,4 @@
-"""Consumers read from a replica in their rack, where the brokers are told so (KIP-392)."""
+"""Consumers read from a replica in their rack, if the brokers know the racks (KIP-392)."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(cluster: barnaba
         "": NO_REPLICA,
         "a": NO_REPLICA,
         "b": 2,
-        "c": NO_REPLICA,  # broker 3 is there, and has no replica
+        "c": NO_REPLICA,  # broker 3 is in that rack, and has no replica
         "nowhere": NO_REPLICA,
     }
     assert {rack for rack, each in told.items() if each.records} == {"", "a", "c", "nowhere"}
     assert told["b"].high_watermark == 1
-    # who is there already reads, once the replica knows that it is committed
+    # a consumer at that replica reads the record once the replica knows that it is committed
     waiting.until(lambda: fetched(cluster, 2, "b").records, "the replica is read from", PATIENCE_S)
     assert fetched(cluster, 2, "b").preferred_read_replica == NO_REPLICA
-    # out of sync it isn't named
+    # a replica that is out of sync isn't named
     cluster[2].stop()
     waiting.until(lambda: cluster.in_sync_replicas_of("t", 0) == [cluster[1]], "one is in sync", PATIENCE_S)
     waiting.until(lambda: fetched(cluster, 1, "b").records, "the leader knows", PATIENCE_S)

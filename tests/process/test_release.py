@@ -1,4 +1,4 @@
-"""The page of a release: its links lead somewhere, and its labels are ones that there are."""
+"""The page of a release: its links lead somewhere, and its labels exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a release is made by: workflows, the action, scripts, the Dockerfile, recipes, each as its own tool sees it."""
+"""The files that make a release: workflows, the action, scripts, the Dockerfile, recipes. Each one's own tool checks
+it."""
 
 from __future__ import annotations
 
@@ -178,7 +179,7 @@ def test_the_recipe_asks_for_what_the_wheel_asks_for(render: ModuleType) -> None
 
 
 class Runner:
-    """As much of a runner of GitHub's as the action's steps see."""
+    """A stand-in for GitHub's runner. It has only what the action's steps use."""
 
     def __init__(self, folder: Path, tools: Path) -> None:
         self.folder = folder
@@ -188,7 +189,7 @@ class Runner:
         self.path = ""
 
     def run(self, **inputs: str) -> str:
-        """Every step of the action with a script, in order. What they print."""
+        """Run every step of the action that has a script, in order, and return what they print."""
         given = {name: str(what.get("default", "")) for name, what in ACTION["inputs"].items()}
         given |= {name.replace("_", "-"): value for name, value in inputs.items()}
         printed = ""
@@ -242,7 +243,7 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the action installs, once for all tests here."""
+    """Return the folder into which the action installs, one for all tests here."""
     return tmp_path_factory.mktemp("tools")
 
 

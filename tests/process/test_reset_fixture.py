@@ -1,4 +1,4 @@
-"""The fixture `barnabas_broker`, with brokers as they are."""
+"""The fixture `barnabas_broker`, with real brokers."""
 
 from __future__ import annotations
 

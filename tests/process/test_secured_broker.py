@@ -1,4 +1,4 @@
-"""A broker, and a cluster, with rules: in force when the call returns, and what they deny is explained."""
+"""A broker and a cluster with rules: a rule is in force when the call returns, and each denial is explained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANYBODY = "ANONYMOUS"
 
 
 def described(bootstrap: str, topic: str = "orders") -> Error:
-    """What comes of asking for it."""
+    """Ask for the topic's metadata, and return its error code."""
     with Client.of(bootstrap) as client:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         return Error(client.ask(request, 8).topics[0].error_code)
@@ -28,7 +28,7 @@ DENIED, ALLOWED = Error.TOPIC_AUTHORIZATION_FAILED, Error.UNKNOWN_TOPIC_OR_PARTI
 
 @pytest.fixture(scope="module")
 def open_broker() -> Iterator[barnabas.Broker]:
-    """Where nobody signs in, and all have the rights of ANONYMOUS."""
+    """Start a broker where nobody signs in, and everybody has the rights of ANONYMOUS."""
     with barnabas.Broker(security="plaintext") as broker:
         yield broker
 
@@ -183,7 +183,7 @@ def test_the_nodes_of_a_cluster_follow_a_rule_when_the_call_returns() -> None:
         assert [each.node for each in cluster.denials] == ["broker 1", "broker 2"] * 2
         assert "was denied at broker 2:" in cluster.explain_denial()
         assert len(cluster[1].denials) == 2
-        # one that can't be told isn't waited for, and knows it once it can
+        # the call doesn't wait for a broker that can't be reached; that one learns the rule later
         cluster[2].isolate()
         cluster.allow(ANYBODY, "describe", topic="orders")
         assert described(cluster[1].bootstrap) is ALLOWED

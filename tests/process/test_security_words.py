@@ -1,4 +1,4 @@
-"""What a test says of rights, as ACLs, and what was denied, in the same words."""
+"""Tests state rights, ACLs and denials in the same words."""
 
 from __future__ import annotations
 

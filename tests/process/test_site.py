@@ -1,4 +1,4 @@
-"""The book as a site: it is built without a warning, and a link that leads nowhere is an error."""
+"""The book as a site: it builds without a warning, and a link that leads nowhere is an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def built(checkout: Path, into: Path) -> subprocess.CompletedProcess[str]:
-    """As `make site` does it."""
+    """Build the site as `make site` does."""
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(into)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def built(checkout: Path, into: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A checkout's documents, to be spoilt."""
+    """Return a copy of the checkout's documents, which a test may spoil."""
     shutil.copytree(ROOT / "docs", tmp_path / "copy" / "docs")
     for file in (*ROOT.glob("*.md"), ROOT / "mkdocs.yml"):
         shutil.copy(file, tmp_path / "copy")

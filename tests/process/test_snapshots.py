@@ -1,4 +1,4 @@
-"""A broker that is emptied, copied, put back and forked while it runs."""
+"""A running broker is emptied, copied, put back and forked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def produce_one(client: Client, topic: str, value: bytes) -> None:
 
 
 def ends(broker: barnabas.Broker, topic: str) -> tuple[int, int]:
-    """The log's end, and the last stable offset."""
+    """Return the log's end and its last stable offset."""
     with Client.of(broker.bootstrap) as client:
         asked = Broker(client.ask)
         return asked.end(topic, 0), asked.end(topic, 0, isolation_level=1)
@@ -156,7 +156,7 @@ def test_one_that_doesnt_run_cant_be_reset(tmp_path: Path) -> None:
 
 
 def test_threads_work_for_the_next_node_as_well(broker: barnabas.Broker) -> None:
-    """Those of a node end with it: the second one's deletions, which wait for a while, would never come about."""
+    """A node's threads end with it. Without new ones, the second node's delayed deletions would never happen."""
     with_topic(broker, "orders")
     with Client.of(broker.bootstrap) as client:
         produce_one(client, "orders", b"x")

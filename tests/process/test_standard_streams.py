@@ -1,4 +1,4 @@
-"""The broker's process and the streams that it was given."""
+"""The broker's process and the standard streams that it was started with."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path, amid: str | Non
             if amid:
                 topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
                 client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-            for number in range(3_000):  # a line each, of some 100 bytes; a pipe takes 65,536
+            for number in range(3_000):  # each request logs a line of some 100 bytes, and a pipe holds 65,536
                 client.ask(FindCoordinatorRequest(key=f"group-{number}", key_type=0), 2)
             if amid:
                 packed = build_batch([(0, None, bytes(250 << 20), ())], codec=GZIP)

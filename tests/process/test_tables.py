@@ -1,4 +1,4 @@
-"""The tables in the documents are those that `make docs` would write."""
+"""The tables in the documents are the ones that `make docs` would write."""
 
 from __future__ import annotations
 

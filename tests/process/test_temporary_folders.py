@@ -1,4 +1,4 @@
-"""The folder of a test is there until all that used it has ended, and stays where the test failed."""
+"""A test's folder stays until everything that used it has ended. The folder of a failed test is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples for testcontainers. There is no Docker here: what a container would run runs on this machine."""
+"""The examples for testcontainers. There is no Docker here: the containers' commands run on this machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def example() -> ModuleType:
 
 @pytest.fixture
 def no_docker(tmp_path: Path, example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Containers are processes here, whose ports, paths and entry point are this machine's."""
+    """Run containers as processes, with this machine's ports, paths and entry point."""
     outside, inside = free_ports(2)
     runs = tmp_path / "barnabas"
     runs.write_text(f'#!/bin/sh\nexec {sys.executable} -P {ROOT}/barnabas/launcher.py "$@"\n')

@@ -1,4 +1,4 @@
-"""Who signs tokens for tests of OAUTHBEARER."""
+"""The issuer that signs tokens for tests of OAUTHBEARER."""
 
 from __future__ import annotations
 

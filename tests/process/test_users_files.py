@@ -1,6 +1,6 @@
-"""Settings that users have for other Kafkas: they start a broker, or one line says what to write instead.
+"""Settings files that users have for other Kafkas. Each starts a broker, or one line says what to write instead.
 
-The files are in `tests/data/users`; of each its first line says whose they are.
+The files are in `tests/data/users`. The first line of each says where it comes from.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ALONE = [
     "strimzi-no-providers.properties",
     "wurstmeister.env",
 ]
-"""Those that start one node that controls itself."""
+"""The files that start a single node, which is its own controller."""
 
 
 class Here:
-    """This machine in the place of that for which a file was written: other ports, other folders."""
+    """This machine in place of the one for which a file was written: other ports, other folders."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Here:
         return self._ports[port]
 
     def text(self, text: str) -> str:
-        """With the addresses of listeners and controllers on this machine, and files in the test's folder."""
+        """Return the text with addresses on this machine, and with files in the test's folder."""
         text = re.sub(
             r"(?<=[/@=])(localhost|broker|kafka|0\.0\.0\.0|[\w-]+(?:\.[\w-]+)+|):(\d{4,5})\b",
             lambda found: f"127.0.0.1:{self.port(found[2])}",
@@ -78,7 +78,7 @@ def command_and_environment(here: Here, file: str) -> tuple[list[str], dict[str,
         runs.chmod(0o755)
     told = dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
     if not {"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS"} & {*told} and "KAFKA_CFG_LISTENERS" not in told:
-        address = f"PLAINTEXT://127.0.0.1:{here.port('9092')}"  # where the image has 0.0.0.0:9092
+        address = f"PLAINTEXT://127.0.0.1:{here.port('9092')}"  # the image's own default is 0.0.0.0:9092
         told |= {"KAFKA_LISTENERS": address, "KAFKA_ADVERTISED_LISTENERS": address}
     elsewhere = {
         "BARNABAS": str(runs),
@@ -91,7 +91,7 @@ def command_and_environment(here: Here, file: str) -> tuple[list[str], dict[str,
 
 @contextmanager
 def started(here: Here, file: str) -> Iterator[Path]:
-    """A node by that file, and its log."""
+    """Start a node with that file, and return its log."""
     command, environment = command_and_environment(here, file)
     log = here.folder / f"{file}.log"
     with log.open("w") as output:
@@ -106,7 +106,7 @@ def started(here: Here, file: str) -> Iterator[Path]:
 
 
 def ended(here: Here, file: str) -> tuple[int, str]:
-    """The exit status and what was said by a node that doesn't start."""
+    """Run a node that doesn't start, and return its exit status and what it printed."""
     command, environment = command_and_environment(here, file)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stderr

@@ -1,4 +1,4 @@
-"""Processes beside the broker: what is said to them and by them, and that none is left."""
+"""Processes beside the broker: the messages to and from them, and that no process is left."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ async def test_what_is_read_behind_a_message_that_fails_is_heard() -> None:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE)
     with process, theirs:
         worker = _WorkerProcess(process, ours, received, lambda: None)
-        theirs.sendall(b"".join(map(framed, "abcd")))  # which one read takes
+        theirs.sendall(b"".join(map(framed, "abcd")))  # a single read returns all of these
         assert [await asyncio.wait_for(heard.get(), 60) for _ in range(4)] == ["a", "b", "c", "d"]
         assert failures == [fault, fault]
         worker.kill_and_wait()
@@ -147,7 +147,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_it_ends_without_a_word_where_it_finds_nobody_to_tell() -> None:
-    """It may notice by a message of its own, before it hears that the broker is gone."""
+    """The worker may notice this when it sends a message, before it hears that the broker is gone."""
     ours, its = socket.socketpair()
     with ours, its:
         ours.shutdown(socket.SHUT_RD)
@@ -177,7 +177,7 @@ def test_messages_are_taken_once_they_are_whole() -> None:
 @pytest.mark.parametrize("by_itself", [True, False])
 async def test_nothing_of_one_that_is_gone_is_left_in_a_cycle(by_itself: bool) -> None:
     class Desk(Heard):
-        """Holds the worker, which tells it."""
+        """The owner of the worker, and the receiver of its messages."""
 
         worker: Worker
 
