@@ -1,4 +1,4 @@
-"""What tests of this folder may not do: start a process."""
+"""Tests of this folder may not start a process."""
 
 from __future__ import annotations
 

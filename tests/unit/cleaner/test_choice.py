@@ -1,4 +1,4 @@
-"""Which partition is compacted when, and up to where: each of Kafka's rules."""
+"""Which partition is compacted when, and up to which offset: each of Kafka's rules."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,8 @@ def judged(
     stable: int | None = None,
     **config: Any,
 ) -> Cleanable:
-    """Segments by base offset; the last one is active."""
+    """Return what the cleaner decides about a log. Segments are given as such or by base offset; the last one is
+    active."""
     log = LogToJudge(
         [each if isinstance(each, Segment) else Segment(each) for each in segments],
         log_start_offset=start,

@@ -1,4 +1,4 @@
-"""How long a partition rests whose pass has failed."""
+"""How long a partition rests after its pass has failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.cleaner.choice import LONGEST_RETRY_S, RETRY_S, Resting
 
 
 class Lately:
-    """A clock, and what asks it."""
+    """A clock that the test moves, and the `Resting` that reads it."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

@@ -1,4 +1,4 @@
-"""`log.cleaner.io.max.bytes.per.second`, as Kafka's Throttler keeps to it."""
+"""`log.cleaner.io.max.bytes.per.second` is kept as Kafka's Throttler keeps it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Processes that make passes: when one is started, used again, dismissed, lost, and what else is done without any."""
+"""Processes that make passes: when one is started, reused, dismissed or lost, and what is done without one."""
 
 from __future__ import annotations
 

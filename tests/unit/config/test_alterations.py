@@ -80,7 +80,7 @@ def test_what_is_already_so_makes_no_record() -> None:
 
 
 def test_a_list_is_appended_to_from_kafkas_default() -> None:
-    # Kafka's, not the broker's: here that would be "compact".
+    # Kafka's own default counts, not the broker's, which is "compact" here.
     assert on_topic(("cleanup.policy", APPEND, "compact")) == {"cleanup.policy": "delete,compact"}
 
 
@@ -143,7 +143,7 @@ THROTTLED = "follower.replication.throttled.replicas"
 def test_a_brokers_list_that_names_something_twice_is_refused(
     name: str, operation: AlterConfigOp, value: str, named: str
 ) -> None:
-    """As by Kafka 4.4. One of a topic, or of a file, has it once, there too."""
+    """Kafka 4.4 does so, too. A topic's list or a file's may name something twice, and it counts once there."""
     with pytest.raises(KafkaError) as refused:
         on_broker((name, operation, value), per_broker=True)
     assert (refused.value.error, refused.value.message) == (
@@ -175,7 +175,7 @@ def test_what_a_list_names_twice_counts_as_kafka_counts_it(
 
 
 class CountedPart(str):
-    """Counts how often one is compared with another."""
+    """A text that counts how often one is compared with another."""
 
     __slots__ = ()
     compared = 0
@@ -188,7 +188,7 @@ class CountedPart(str):
 
 
 class CountedText(str):
-    """Is split into such parts."""
+    """A text that splits into `CountedPart`s."""
 
     __slots__ = ()
 

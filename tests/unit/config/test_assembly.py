@@ -11,7 +11,7 @@ from broker.config.given_settings import Layer, Setting, layered
 
 
 def config(**values: str) -> BrokerConfig:
-    """Settings with `_` for `.`, since those are Python's names."""
+    """Assemble a configuration from settings. Their names have `_` for `.`, since they are Python's names here."""
     return assemble(
         [settings_of({name.replace("_", "."): value for name, value in values.items()}, "file:1")]
     )
@@ -375,6 +375,6 @@ def test_a_listener_with_an_address_of_its_own_needs_no_word(values: dict[str, s
 
 
 def test_members_of_a_group_that_are_started_together_have_a_moment_to_come() -> None:
-    # At 0 the second of them, 50 ms later, waits 3 s for the first one's heartbeat.
+    # With a delay of 0, a member that comes 50 ms later waits 3 s for the first one's heartbeat.
     delay_ms = config().get_int("group.initial.rebalance.delay.ms")
     assert 50 < delay_ms < 200

@@ -1,4 +1,4 @@
-"""The patterns of a subscription to clients' metrics, which any client may send that may alter settings."""
+"""The patterns of a subscription to clients' metrics. Any client that may alter settings can send them."""
 
 from __future__ import annotations
 

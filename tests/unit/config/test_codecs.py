@@ -1,4 +1,4 @@
-"""`compression.type` where the library of the codec isn't installed: refused, rather than taken without effect."""
+"""`compression.type` names a codec whose library isn't installed: it is refused, rather than accepted without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request that alters settings of several resources goes in steps: by what there is to read, not by how many."""
+"""A request that alters settings of several resources goes in steps. Their size depends on how much there is to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOPIC = 2
 
 
 def pauses(resources: int, value: str | None) -> int:
-    """How often others are served while so many resources are looked at, each with one setting."""
+    """Return how often the loop serves others while it looks at so many resources with one setting each."""
     setting = IncrementalAlterableConfig(name="leader.replication.throttled.replicas", value=value)
     asked = ConfigRequest(
         [

@@ -1,4 +1,4 @@
-"""The tables of settings against what Kafka says of itself."""
+"""The tables of settings, compared with what Kafka says about itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(name: str) -> list[list[str]]:
 
 
 def documented(definition: ConfigDef) -> str:
-    """Our notation of a validator as Kafka's documentation writes it."""
+    """Return our notation of a validator as Kafka's documentation writes it."""
     notation = definition.validator
     if notation == "throttled replicas":
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -69,7 +69,7 @@ def test_a_groups_setting_is_as_kafka_documents_it(row: list[str]) -> None:
         None if default == "null" else default,
         importance,
     )
-    if name != "share.auto.offset.reset":  # which has a check of its own
+    if name != "share.auto.offset.reset":  # this setting has a check of its own
         assert documented(definition) == valid
 
 
@@ -133,7 +133,7 @@ def test_a_topic_setting_follows_broker_settings_that_exist() -> None:
 def test_a_setting_in_several_units_has_its_synonyms_strongest_first() -> None:
     expected = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     assert synonyms_of("log.retention.hours") == expected
-    # The scheduler's interval stands in for the interval, not the other way round.
+    # The scheduler's interval is a synonym of the flush interval, but not the other way round.
     assert synonyms_of("log.flush.scheduler.interval.ms") == ("log.flush.scheduler.interval.ms",)
 
 

@@ -1,4 +1,4 @@
-"""Settings from the environment, as the apache/kafka image takes them."""
+"""Settings from the environment, in the form that the apache/kafka image accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners that are closed to what only brokers ask of each other: which ones, and what the user is told."""
+"""Listeners that are closed to requests between brokers: which ones they are, and what the user is told."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refusal(settings: dict[str, str]) -> str:
     ("settings", "closed"),
     [
         ({}, set()),
-        ({SETTING: "false"}, {"PLAINTEXT"}),  # alone, a node has nobody to let in
+        ({SETTING: "false"}, {"PLAINTEXT"}),  # a single node has no other broker to let in
         ({**SEVERAL, OF_CLIENTS: "false"}, {"CLIENTS"}),
         ({**SEVERAL, OF_CLIENTS: " FALSE "}, {"CLIENTS"}),
         ({**SEVERAL, OF_CLIENTS: "true"}, set()),
@@ -125,7 +125,7 @@ def test_a_slip_of_the_pen_is_refused(written: str, meant: str | None) -> None:
 
 
 def test_what_only_has_the_word_in_it_is_none_of_ours() -> None:
-    """As the variables that Kubernetes gives for a service `kafka-barnabas`."""
+    """Kubernetes sets such variables for a service named `kafka-barnabas`."""
     variables = {
         "KAFKA_BARNABAS_SERVICE_HOST": "10.0.0.1",
         "KAFKA_BARNABAS_PORT_9092_TCP": "tcp://10.0.0.1:9092",

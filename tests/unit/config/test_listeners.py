@@ -1,4 +1,4 @@
-"""Listeners: what is bound, what clients are told, and Kafka's checks."""
+"""Listeners: what the broker binds, what clients are told, and Kafka's checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node comes in at others, by its settings; what doesn't go together is said in one line, without passwords."""
+"""How a node signs in at other nodes, by its settings. Contradictions are told in one line, without passwords."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def assembled(**changes: str | None) -> BrokerConfig:
-    """`None` takes a setting away."""
+    """Assemble the settings with changes. `None` removes a setting."""
     settings = {**SETTINGS, **changes}
     given = {name: value for name, value in settings.items() if value is not None}
     return assemble([settings_of(given, "file:1")])
@@ -111,13 +111,13 @@ def test_a_line_has_to_say_as_whom(name: str, line: str | None, told: str) -> No
     value = None if line is None else line.replace("{module}", module)
     found = refused(**{f"{name}sasl.jaas.config": value})
     if "plain" in name and line is None:
-        told = "has to say who may sign in"  # which comes first, of a listener of its own
+        told = "has to say who may sign in"  # for the node's own listener this check comes first
     assert f"{name}sasl.jaas.config" in found
     assert told in found
 
 
 def test_a_line_without_the_listener_or_the_mechanism_isnt_it() -> None:
-    """Kafka leaves both aside (`ChannelBuilders.channelBuilderConfigs`, `JaasContext.loadServerContext`)."""
+    """Kafka ignores both (`ChannelBuilders.channelBuilderConfigs`, `JaasContext.loadServerContext`)."""
     line = SETTINGS[f"{OF_CONTROLLER}scram-sha-256.sasl.jaas.config"]
     for name in ("scram-sha-256.sasl.jaas.config", f"{OF_CONTROLLER}sasl.jaas.config", "sasl.jaas.config"):
         assert "has to say how this node signs in" in refused(

@@ -1,4 +1,4 @@
-"""Values by type, as Kafka 4.3.1 takes and writes them (tried on it, and on Java's own parsers)."""
+"""How values of each type are parsed and written. Kafka 4.3.1 and Java's own parsers were tried for this."""
 
 from __future__ import annotations
 

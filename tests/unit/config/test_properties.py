@@ -1,4 +1,4 @@
-"""The .properties format, as java.util.Properties reads it (each expectation was printed by it)."""
+"""The .properties format, as java.util.Properties reads it. Each expectation is what it printed."""
 
 from __future__ import annotations
 

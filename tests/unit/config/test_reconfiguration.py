@@ -1,4 +1,4 @@
-"""What Kafka's parts say to an altered configuration, as Kafka 4.3.1 answered."""
+"""Kafka's components check an altered configuration. The expectations are what Kafka 4.3.1 answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = tuple[str, int, str | None]
 
 
 def config(static: dict[str, str] | None = None, **stored: str) -> BrokerConfig:
-    """`stored`: of this broker; dots are underscores."""
+    """Assemble a configuration. `stored` are dynamic settings of this broker, with underscores for dots."""
     found = assemble([settings_of(static or {})])
     set_dynamic(found, broker=dotted(stored))
     return found

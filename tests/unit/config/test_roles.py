@@ -1,4 +1,4 @@
-"""What a node is in its cluster, and what that makes of its other settings."""
+"""A node's roles in its cluster, and what they mean for its other settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTENERS = "PLAINTEXT://127.0.0.1:9092"
 
 
 def assembled(**values: str) -> BrokerConfig:
-    """Settings with `_` for `.`."""
+    """Assemble settings whose names have `_` for `.`."""
     return assemble(
         [settings_of({name.replace("_", "."): value for name, value in values.items()}, "file:1")]
     )
@@ -108,7 +108,7 @@ def test_others_reach_it_by_a_listener_that_it_advertises() -> None:
         joined(**internal)
     named = joined(**internal, inter_broker_listener_name="internal")
     assert named.inter_broker_listener == "INTERNAL"
-    assert assembled(**internal).listeners  # alone it asks for none
+    assert assembled(**internal).listeners  # a node alone doesn't need the setting
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_others_reach_it_by_a_listener_that_it_advertises() -> None:
     ],
 )
 def test_where_the_controllers_are_has_a_form(name: str, value: str, told: str) -> None:
-    """In every role, as in Kafka."""
+    """The form is checked in every role, as in Kafka."""
     form = "id@host:port" if name == VOTERS else "host:port"
     text = f"file:1: {name}: {told}; each entry is {form}"
     assert refused(**{name.replace(".", "_"): value}) == text

@@ -1,4 +1,4 @@
-"""JAAS files that the environment names, as the apache/kafka image has them."""
+"""JAAS files that the environment names, in the way that the apache/kafka image does it."""
 
 from __future__ import annotations
 

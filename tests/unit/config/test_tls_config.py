@@ -1,4 +1,4 @@
-"""What the settings say of encryption: which go together, whose count, and what is told of those that can't be."""
+"""Settings of TLS: which ones belong together, which one counts, and what errors say."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_set_for_a_listener_goes_before_what_is_set_for_all() -> None:
 
 
 def test_who_signs_in_shows_a_certificate_only_where_just_that_listener_asks() -> None:
-    """As in Kafka (KIP-684)."""
+    """Kafka does the same (KIP-684)."""
     assert read({**FILE, "ssl.client.auth": "required"}, is_sasl=True).client_auth == "none"
     own = {**FILE, "listener.name.a.ssl.client.auth": "required"}
     assert read(own, is_sasl=True).client_auth == "required"

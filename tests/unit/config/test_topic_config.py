@@ -1,4 +1,4 @@
-"""A topic's settings: what is accepted, what is in force. Error texts and lists were answered by Kafka 4.3.1."""
+"""A topic's settings: what is accepted, and what is in force. Kafka 4.3.1 answered the error texts and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An active controller of which a test sees all: what it has written, what it keeps, and the clock."""
+"""An active controller whose records, memory and clock are open to a test."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ METADATA_VERSION = "metadata.version"
 LATEST = 30
 TOPIC_ID = b"T" * 16
 MARK = records.NoOpRecord()
-"""What stands for the changes of partitions."""
+"""A record that stands for the changes of partitions."""
 
 
 class Updates:
-    """Decides nothing of partitions, and remembers what it was asked: of each change it makes one record."""
+    """A stand-in that decides nothing about partitions. It remembers each change, and makes one record of it."""
 
     def __init__(self) -> None:
         self.changes: list[BrokerChange] = []
@@ -53,7 +53,7 @@ class Updates:
 
 
 class ActiveController:
-    """With brokers that have one directory each. The next record has offset 100."""
+    """An active controller of brokers that have one directory each. The next record has offset 100."""
 
     def __init__(self, metadata_version: int = LATEST, *, elr: int = 0, session_timeout_ms: int = 10) -> None:
         self.image = ClusterImage()
@@ -73,7 +73,7 @@ class ActiveController:
     def decide(
         self, decision: ControllerResult[T] | Generator[None, None, ControllerResult[T]]
     ) -> tuple[Sequence[Message], T]:
-        """The records, which are written, and the answer."""
+        """Write a decision's records, and return them and the answer."""
         result = decision if isinstance(decision, ControllerResult) else at_once(decision)
         self.write(result.records)
         return result.records, result.answer(None)
@@ -109,7 +109,7 @@ class ActiveController:
     def refusal(
         self, request: BrokerRegistrationRequest, *, kraft_version: int = 1
     ) -> tuple[Error, str | None]:
-        """Of a registration, in code and words."""
+        """Return the error code and the message that refuse a registration."""
         try:
             self.register(request, kraft_version=kraft_version)
         except KafkaError as refused:
@@ -119,7 +119,7 @@ class ActiveController:
     # --- in short -------------------------------------------------------------------------------------------
 
     def start(self, broker_id: int, *, fenced: bool = False) -> BrokerIncarnation:
-        """A broker registers, and says that it has caught up and wants to run."""
+        """Register a broker. Unless it is to be fenced, it says that it has caught up and wants to run."""
         _, epoch = self.register(registration(broker_id))
         assert isinstance(epoch, int)
         if not fenced:
@@ -128,7 +128,7 @@ class ActiveController:
         return BrokerIncarnation(broker_id, epoch)
 
     def lead(self, broker_id: int, *, topic_id: bytes = TOPIC_ID) -> None:
-        """Some topic's only partition."""
+        """Make the broker lead a topic's only partition."""
         self.write(
             (
                 records.TopicRecord(name=topic_id.hex(), topic_id=topic_id),
@@ -140,7 +140,7 @@ class ActiveController:
 
 
 def directory(broker_id: int, number: int = 0) -> bytes:
-    """The id of one of a broker's log directories."""
+    """Return the id of one of a broker's log directories."""
     return bytes((68, number)) + broker_id.to_bytes(14, "big", signed=True)
 
 
@@ -151,7 +151,7 @@ def listener(
 
 
 def features(**ranges: tuple[int, int]) -> list[SupportedFeature]:
-    """With `_` for the dots in their names."""
+    """Return features by name, with `_` for the dots in the names."""
     return [
         SupportedFeature(name=name.replace("_", "."), min_supported_version=low, max_supported_version=high)
         for name, (low, high) in ranges.items()
@@ -163,7 +163,7 @@ def all_features() -> list[SupportedFeature]:
 
 
 def registration(broker_id: int = 1, run: int = 1, **fields: object) -> BrokerRegistrationRequest:
-    """Of one run of a broker, that nothing speaks against."""
+    """Return a registration of one run of a broker. Nothing in it is a reason to refuse it."""
     usual: dict[str, object] = {
         "broker_id": broker_id,
         "cluster_id": CLUSTER,
@@ -176,7 +176,7 @@ def registration(broker_id: int = 1, run: int = 1, **fields: object) -> BrokerRe
 
 
 def beat(broker: BrokerIncarnation, offset: int = 0, **fields: object) -> BrokerHeartbeatRequest:
-    """Of a broker that wants to run."""
+    """Return a heartbeat of a broker that wants to run."""
     usual: dict[str, object] = {
         "broker_id": broker.node_id,
         "broker_epoch": broker.broker_epoch,

@@ -1,4 +1,4 @@
-"""Images of clusters whose brokers are told in a line, and random numbers for them."""
+"""Images of clusters whose brokers are described in one line, and random numbers for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LATEST = 30
 
 
 def directory(broker_id: int, number: int = 0) -> bytes:
-    """The id of one of a broker's log directories."""
+    """Return the id of one of a broker's log directories."""
     return bytes((68, number)) + broker_id.to_bytes(14, "big")
 
 
 def cluster(brokers: str = "", metadata_version: int = LATEST) -> ClusterImage:
-    """Of brokers such as `3`, `3/rack`, `3/` (its rack has no letters), each with one directory; behind it `!` where it
-    is fenced, `~` where it is in controlled shutdown."""
+    """Return an image with brokers such as `3`, `3/rack` or `3/` (an empty rack), each with one directory. A `!`
+    behind a broker says that it is fenced, a `~` that it is in controlled shutdown."""
     image = ClusterImage()
     image.apply(records.FeatureLevelRecord(name="metadata.version", feature_level=metadata_version))
     for each in brokers.split():
@@ -58,11 +58,11 @@ def register(
 
 
 def placed(placer: ReplicaPlacer, image: ClusterImage, count: int, replication_factor: int) -> str:
-    """Replicas by commas, partitions by spaces."""
+    """Place replicas, and return them as text: commas between replicas, spaces between partitions."""
     partitions = placer.place(image, count, replication_factor)
     return " ".join(",".join(map(str, replicas)) for replicas in partitions)
 
 
 def first_of(bound: int) -> int:
-    """Always the first of what is drawn from."""
+    """Draw the first number every time."""
     return 0

@@ -1,4 +1,4 @@
-"""One partition as the cases of Kafka's PartitionChangeBuilderTest have it, and what becomes of it."""
+"""One partition as the cases of Kafka's PartitionChangeBuilderTest have it, and the changes to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.messages.metadata_records import PartitionChangeRecord, PartitionR
 
 KEY = TopicIdPartition(b"T" * 16, 3)
 
-IV_3_5 = 11  # 3.5-IV2, the last one where a smaller ISR is a new epoch
+IV_3_5 = 11  # 3.5-IV2, the last version in which a smaller ISR begins a new epoch
 IV_3_6 = 12
 IV_3_7_DIRECTORIES = 17
 LATEST = 30
@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("where", [WITHOUT, WITH_DIRECTORIES, WITH_ELR])
 
 
 def home(broker_id: int) -> bytes:
-    """The id of a broker's directory."""
+    """Return the id of a broker's directory."""
     return b"home of node" + broker_id.to_bytes(4, "big")
 
 
@@ -87,7 +87,7 @@ def change(
 
 
 def record(**fields: Any) -> PartitionChangeRecord:
-    """The one with these fields, all others being as where nothing changes."""
+    """Return a record with these fields. All others say that nothing changes."""
     return PartitionChangeRecord(partition_id=KEY.partition_id, topic_id=KEY.topic_id, **fields)
 
 

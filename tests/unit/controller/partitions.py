@@ -1,4 +1,4 @@
-"""A cluster of several brokers as its metadata says it, and what its controller does as brokers come and go."""
+"""The metadata of a cluster of several brokers, and what its controller does as brokers come and go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = BrokerChange(None, None, None, None)
 
 
 def directory(broker_id: int, number: int = 0) -> bytes:
-    """One of a broker's log directories."""
+    """Return the id of one of a broker's log directories."""
     return b"directory" + broker_id.to_bytes(4, "big") + number.to_bytes(3, "big")
 
 
@@ -32,15 +32,15 @@ def topic_id(name: str) -> bytes:
 
 
 def epoch_of(broker_id: int) -> int:
-    """The broker epoch of a broker's first registration."""
+    """Return the broker epoch of a broker's first registration."""
     return broker_id + 100
 
 
 class Cluster:
-    """What is decided is applied at once."""
+    """A cluster that applies each decision at once."""
 
     def __init__(self, *broker_ids: int, elr: bool = True, level: int = LATEST_METADATA_VERSION) -> None:
-        """Brokers that are registered and active."""
+        """Begin with these brokers, registered and active."""
         self.image = ClusterImage()
         self._names_directories = level >= DIRECTORIES_SINCE
         self.apply(records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
@@ -59,7 +59,7 @@ class Cluster:
         return decided
 
     def done(self, steps: Waiting[ControllerResult[object]]) -> list[Message]:
-        """The records of a decision, applied."""
+        """Apply a decision's records, and return them."""
         decided = [*at_once(steps).records]
         self.apply(*decided)
         return decided
@@ -77,7 +77,7 @@ class Cluster:
     # --- brokers ----------------------------------------------------------------------------------------------
 
     def register(self, *broker_ids: int, epoch: int | None = None, directories: int = 1) -> None:
-        """Anew, and fenced."""
+        """Register brokers anew. They are fenced."""
         for broker_id in broker_ids:
             self.apply(
                 records.RegisterBrokerRecord(
@@ -91,7 +91,7 @@ class Cluster:
             )
 
     def unfence(self, *broker_ids: int) -> list[Message]:
-        """The records of partitions alone, as of the others."""
+        """Unfence brokers, and return only the records of partitions, as the other methods do."""
         decided = []
         for broker_id in broker_ids:
             partitions = self.updates(added=broker_id)
@@ -107,13 +107,13 @@ class Cluster:
         return decided
 
     def shut_down(self, broker_id: int) -> list[Message]:
-        """It begins to."""
+        """Begin a broker's controlled shutdown."""
         decided = self.updates(removed=broker_id)
         self.apply(self._change(broker_id, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
         return decided
 
     def come_back_unclean(self, broker_id: int) -> list[Message]:
-        """It registers, and is fenced still."""
+        """Register a broker again after an unclean stop. It is still fenced."""
         decided = self.updates(unclean=broker_id)
         self.register(broker_id, epoch=self.image.brokers[broker_id].broker_epoch + 1000)
         return decided
@@ -131,7 +131,7 @@ class Cluster:
     # --- topics -----------------------------------------------------------------------------------------------
 
     def topic(self, name: str, *assignments: Sequence[int], isr: Iterable[int] | None = None) -> bytes:
-        """One with these partitions, the active ones of whose replicas are in sync; or those in `isr`."""
+        """Create a topic with these partitions. In sync are the active replicas, or those in `isr`."""
         self.apply(records.TopicRecord(name=name, topic_id=topic_id(name)))
         for index, replicas in enumerate(assignments):
             in_sync = [
@@ -161,11 +161,11 @@ class Cluster:
         return self.image.topics[name].partitions[index]
 
     def change(self, name: str = "t", index: int = 0, **fields: object) -> None:
-        """By a record that a controller wrote before; each replica is in its broker's directory."""
+        """Apply a record that an earlier controller wrote. Each replica is in its broker's directory."""
         self.apply(changed(name, index, **fields))
 
     def configure(self, key: str, value: str, topic: str | None = "t", node: str = "") -> None:
-        """A setting of a topic, or else of a node or all of them."""
+        """Set a setting of a topic. If `topic` is None, it is a setting of a node, or of all nodes."""
         self.apply(
             records.ConfigRecord(
                 resource_type=BROKER_RESOURCE if topic is None else TOPIC_RESOURCE,
@@ -177,8 +177,8 @@ class Cluster:
 
 
 def changed(name: str = "t", index: int = 0, **fields: object) -> records.PartitionChangeRecord:
-    """The record with these fields, all others being as they are where nothing changes. With replicas come their
-    directories."""
+    """Return a record with these fields. All others say that nothing changes. Replicas bring their directories with
+    them."""
     record = records.PartitionChangeRecord(partition_id=index, topic_id=topic_id(name))
     for field, value in fields.items():
         setattr(record, field, value)

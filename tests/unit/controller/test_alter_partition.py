@@ -1,4 +1,4 @@
-"""What leaders may say of who is in sync: the cases of Kafka's ReplicationControlManagerTest, check by check."""
+"""What leaders may say about who is in sync: the cases of Kafka's ReplicationControlManagerTest, check by check."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def members(*broker_ids: int, epoch: int | None = None) -> list[BrokerState]:
 
 
 class Leader:
-    """One that asks, as it knows the partitions now."""
+    """A leader that asks, and knows the partitions as they are now."""
 
     def __init__(self, cluster: Cluster, broker_id: int, version: int = 3) -> None:
         self.cluster = cluster
@@ -65,7 +65,7 @@ class Leader:
         return at_once(altered_partitions(self.cluster.image, request, self.version, OWN))
 
     def told(self, wanted: AlterPartitionPartition, name: str = "t") -> AlteredPartition:
-        """The answer, and what was decided is in force."""
+        """Ask, apply what was decided, and return the partition's answer."""
         result = self.ask(wanted, name=name)
         self.cluster.apply(*result.records)
         [topic] = result.answer(None).topics
@@ -75,7 +75,7 @@ class Leader:
         return answer
 
     def error(self, wanted: AlterPartitionPartition, name: str = "t") -> Error:
-        """What it is refused with: nothing is decided then."""
+        """Return the error that refuses the request, and check that nothing was decided."""
         result = self.ask(wanted, name=name)
         assert [*result.records] == []
         [answer] = result.answer(None).topics[0].partitions
@@ -134,7 +134,7 @@ def test_what_is_so_already_is_told_without_a_record(cluster: Cluster, version: 
 
 
 def test_a_leader_has_recovered_once_it_says_so() -> None:
-    """The end of the run of kills in `test_partition_updates`."""
+    """The run of kills in `test_partition_updates` ends in this way."""
     cluster = Cluster(2, 3)
     cluster.configure("min.insync.replicas", "2", None)
     cluster.topic("t", [2, 3])
@@ -197,7 +197,7 @@ def test_an_unknown_partition(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("broker_id", "leader_epoch", "partition_epoch", "isr", "error"),
     [
-        # who knows more has it from another controller, whatever else is wrong
+        # a leader that knows a later epoch has it from another controller; this check comes first
         (2, 501, 0, [9], Error.NOT_CONTROLLER),
         (2, 0, 501, [9], Error.NOT_CONTROLLER),
         (2, 4, 9, [9], Error.FENCED_LEADER_EPOCH),
@@ -234,7 +234,7 @@ def test_the_first_thing_that_is_wrong_counts(
     ("was", "isr", "recovery"),
     [
         (RECOVERED, [1, 2], RECOVERING),
-        (RECOVERED, [1], RECOVERING),  # nobody recovers from nothing
+        (RECOVERED, [1], RECOVERING),  # a leader that has recovered can't begin to recover
         (RECOVERING, [1, 2], RECOVERING),
         (RECOVERED, [1], 2),
         (RECOVERED, [1], -1),
@@ -271,7 +271,7 @@ def test_a_member_that_is_not_registered(cluster: Cluster, version: int) -> None
 
 
 def test_a_member_of_a_broker_that_has_registered_anew(cluster: Cluster) -> None:
-    """Version 2 doesn't say which one is meant, nor does a leader that hasn't heard of it."""
+    """Version 2 doesn't say which registration is meant. Nor does a leader that hasn't heard of the new one."""
     cluster.change(isr=[1, 2])
     cluster.come_back_unclean(3)
     cluster.unfence(3)

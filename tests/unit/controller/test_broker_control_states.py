@@ -16,8 +16,8 @@ from broker.controller.broker_heartbeats import (
 
 FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerControlState
 
-# The next state, by the first letter, for each of the circumstances:
-# c: it has caught up, l: it leads something, p: the others have passed its shutdown
+# The first letter of the next state, for each combination of circumstances:
+# c: the broker has caught up, l: it leads something, p: the others have passed its shutdown
 CELLS = """
                                          | -  c  l  cl p  cp lp clp
 fenced              run                  | F  U  F  U  F  U  F  U

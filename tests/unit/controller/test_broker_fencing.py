@@ -1,4 +1,4 @@
-"""Heartbeats and ends of sessions, to records in Kafka's order: what its ReplicationControlManager does with them."""
+"""Heartbeats and ends of sessions become records in Kafka's order, as in its ReplicationControlManager."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class TestFencing:
         assert reply == RUNS
 
     def test_one_that_was_let_go_is_fenced_once_more(self) -> None:
-        """Kafka's log has that record, too."""
+        """Kafka's log has this record, too."""
         controller = ActiveController()
         broker = controller.start(1)
         controller.heartbeat(beat(broker, 200, want_shut_down=True))

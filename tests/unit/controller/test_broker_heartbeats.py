@@ -1,4 +1,5 @@
-"""What the active controller keeps of brokers: the cases of Kafka's BrokerHeartbeatManagerTest and its tracker's."""
+"""What the active controller remembers about brokers: the cases of Kafka's BrokerHeartbeatManagerTest and its
+tracker's."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def registered(broker_id: int, *, epoch: int = EPOCH, fenced: bool = True) -> re
 
 
 def of(*fenced: int, unfenced: tuple[int, ...] = ()) -> BrokerHeartbeats:
-    """Of brokers that registered at offset 100."""
+    """Return the heartbeats of brokers that registered at offset 100."""
     heartbeats = BrokerHeartbeats(TIMEOUT_MS)
     for broker_id in (*fenced, *unfenced):
         heartbeats.replay(registered(broker_id, fenced=broker_id in fenced), 100)
@@ -37,7 +38,7 @@ def shutting_down(heartbeats: BrokerHeartbeats, broker_id: int, offset: int | No
 
 
 def ended(heartbeats: BrokerHeartbeats, now_ms: int) -> list[int]:
-    """Whose sessions end by then."""
+    """End the sessions that have run out by then, and return their brokers."""
     found = []
     while (each := heartbeats.end_one_session(now_ms)) is not None:
         found.append(each.node_id)
@@ -111,7 +112,7 @@ class TestSessions:
         assert ended(heartbeats, 22) == [0]
 
     def test_a_fenced_broker_has_one_as_well_and_it_ends(self) -> None:
-        """So that one that was let go is fenced once more, as in Kafka."""
+        """So a broker that was let go is fenced once more, as in Kafka."""
         heartbeats = of(unfenced=(0,))
         heartbeats.heard(broker(0), 0, 0)
         heartbeats.replay(fence(0, EPOCH), 101)
@@ -179,7 +180,7 @@ class TestBecomingActive:
         assert heartbeats.is_caught_up(0, 50)
 
     def test_a_shutdown_that_the_controller_before_has_begun_isnt_known(self) -> None:
-        """The broker's next heartbeat begins it anew, as in Kafka."""
+        """The broker's next heartbeat begins the shutdown anew, as in Kafka."""
         image = self.image()
         image.apply(begin_controlled_shutdown(1, EPOCH))
         heartbeats = BrokerHeartbeats(TIMEOUT_MS)
@@ -275,7 +276,7 @@ class TestControlledShutdown:
         assert heartbeats.others_have_passed(5)
 
     def test_it_begins_for_none_that_is_fenced_or_of_another_run_or_unknown(self) -> None:
-        """The answer that begins it may come when the broker's session has ended."""
+        """The answer that begins the shutdown may come after the broker's session has ended."""
         heartbeats = of(0, unfenced=(1,))
         heartbeats.shutdown_written(broker(0), 10)
         heartbeats.shutdown_written(broker(1, EPOCH + 1), 10)

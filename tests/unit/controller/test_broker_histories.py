@@ -1,6 +1,7 @@
-"""Histories of a few brokers by a seed: they register, run, fall silent, stop, come back, and the controller changes.
+"""Histories of a few brokers by a seed: they register, run, fall silent, stop and come back, and the controller
+changes.
 
-Beside it stands a model that knows the log alone: which offsets were said, and when, since which record.
+A model beside it knows only the log: which offsets brokers reported, when, and since which record.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STEPS = 400
 
 
 async def without_elr(image: ClusterImage, change: BrokerChange) -> list[Message]:
-    """What becomes of partitions where the last in sync stays so, and comes back as leader."""
+    """Decide partitions' changes without ELR: the last replica in sync stays in sync, and leads when it comes back."""
     changes: list[Message] = []
     for topic in image.topics.values():
         await turn()
@@ -62,13 +63,13 @@ class History:
         self.run = 0
         self.runs: dict[int, int] = {}
         self.must_know: dict[int, int] = {}
-        """Broker → the offset that it has to have reached before it is unfenced."""
+        """Broker → the offset that it has to reach before it is unfenced."""
         self.said: dict[int, int] = {}
-        """Broker → how far it said it is, since its registration changed last."""
+        """Broker → the offset that it has reported since its registration last changed."""
         self.heard: dict[BrokerIncarnation, int] = {}
-        """Those that have a session that hasn't ended yet → since when."""
+        """Runs that have a session that hasn't ended yet → since when."""
         self.stopping: set[BrokerIncarnation] = set()
-        """Runs that want to shut down: none of a real broker comes back from there."""
+        """Runs that want to shut down. A real broker's run never goes back from that."""
         self.shutdown: dict[int, int] = {}
         """Broker → the last offset when its controlled shutdown began."""
         self.seen: set[str] = set()
@@ -188,7 +189,7 @@ class History:
         )
 
     def somebody_else_says_so(self, broker_id: int) -> None:
-        """A heartbeat of a run that isn't registered: nothing of it stays."""
+        """Send a heartbeat of a run that isn't registered. It changes nothing."""
         registered = self.image.brokers.get(broker_id)
         epoch = self.chance.randrange(10_000) if registered is None else registered.broker_epoch - 1
         with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):

@@ -1,4 +1,5 @@
-"""BrokerRegistration and UnregisterBroker: the cases of Kafka's ClusterControlManagerTest, and its checks in order."""
+"""BrokerRegistration and UnregisterBroker: the cases of Kafka's ClusterControlManagerTest, and the order of its
+checks."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class TestNewRegistration:
         )
 
     def test_its_epoch_is_the_next_offset_though_the_record_comes_behind_others(self) -> None:
-        """And it has caught up when it knows the record."""
+        """The broker has caught up once it knows the record."""
         controller = ActiveController()
         _, epoch = controller.register(registration())
         assert epoch == controller.image.brokers[1].broker_epoch == 100
@@ -91,12 +92,12 @@ class TestNewRegistration:
         assert record.log_dirs == []
 
     def test_it_is_not_checked_for_what_kafka_takes_too(self) -> None:
-        """A broker with the id 0, whose run has no id, in a rack without letters."""
+        """Kafka accepts a broker with the id 0, a run without an id, and an empty rack."""
         _, epoch = ActiveController().register(registration(0, run=0, rack=""))
         assert epoch == 100
 
     def test_what_cleans_up_may_be_several_batches_with_the_registration_last(self) -> None:
-        """What fails in between is done again when the broker registers again."""
+        """If one of them fails, the broker registers again, and the rest is done then."""
         result = at_once(ActiveController().registering(registration()))
         assert result.may_split
         failure = KafkaError(Error.NOT_CONTROLLER)

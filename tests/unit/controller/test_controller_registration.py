@@ -1,4 +1,4 @@
-"""A controller's registration, as `ClusterControlManager.registerController` has it."""
+"""A controller's registration, as in `ClusterControlManager.registerController`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who stays eligible to lead one partition (KIP-966)."""
+"""Which replicas stay eligible to lead a partition (KIP-966)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_first_leader_that_went_stays_the_last_known_one() -> None:
 
 
 def test_no_leader_is_the_last_known_one_where_a_replica_goes_from_a_partition_that_has_none() -> None:
-    """Kafka's as well: the leader that is told again for a new epoch is −1."""
+    """Kafka's does so, too: the record repeats the leader −1 for the sake of a new epoch."""
     before = partition([1, 2, 3], [1], NO_LEADER)
     assert change(before, Wish(replicas=[1, 2]), nobody, min_isr=1) == record(
         replicas=[1, 2], leader=NO_LEADER, last_known_elr=[-1], directories=[home(1), home(2)]
@@ -102,7 +102,7 @@ def test_no_leader_is_the_last_known_one_where_a_replica_goes_from_a_partition_t
 
 
 def test_who_is_eligible_is_told_in_the_order_of_kafkas_set() -> None:
-    """A HashSet of numbers: by their last four bits here, and what came first first."""
+    """Kafka has a HashSet of numbers. Its order here is by their last four bits, then by which came first."""
     before = partition([40, 17, 8, 33, 1], [40, 33, 1], 40, eligible_leader_replicas=[17, 8])
     found = change(before, Wish(isr=[]), nobody, min_isr=3)
     assert found is not None
@@ -118,7 +118,7 @@ def test_of_which_sixteen_is_the_first() -> None:
 
 
 def test_a_replica_that_went_while_too_few_were_in_sync_stays_eligible() -> None:
-    """As in Kafka, where it is never elected for it: nobody is who isn't a replica."""
+    """Kafka keeps it, too. It is never elected, since only a replica can be."""
     before = partition([2, 1], [1], 1, removing_replicas=[1], adding_replicas=[2])
     done = change(before, Wish(isr=[1, 2]), everybody, min_isr=2)
     assert done is not None

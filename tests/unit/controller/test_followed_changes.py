@@ -1,4 +1,4 @@
-"""What follows from the metadata's changes, and who is told of that."""
+"""What follows from changes of the metadata, and who is told about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.waiting import at_once, turn
 
 
 class Changed:
-    """The image, which isn't followed yet."""
+    """An image that has changed, and that nothing has followed yet."""
 
     def __init__(self, *told: Callable[[], None]) -> None:
         self.following = Following()

@@ -1,4 +1,4 @@
-"""Elections that are asked for, and those by the clock: the cases of Kafka's ReplicationControlManagerTest."""
+"""Elections on request and by the clock: the cases of Kafka's ReplicationControlManagerTest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def elect(
 
 
 def errors(response: ElectLeadersResponse) -> dict[str, dict[int, int]]:
-    """By topic and number; where there is one there is a text, too."""
+    """Return the error codes by topic and partition, and check that each error has a text."""
     for topic in response.replica_election_results:
         for result in topic.partition_result:
             assert bool(result.error_message) is bool(result.error_code)
@@ -93,7 +93,7 @@ def test_unclean_ones_where_nobody_leads_and_a_replica_is_there(all_of_them: boo
     assert [*result.records] == []
     assert errors(result.answer(None)) == {"t": {0: Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, **needless}}
     cluster.unfence(2)
-    cluster.change(index=1, isr=[2, 4])  # its preferred replica could lead, and isn't asked to
+    cluster.change(index=1, isr=[2, 4])  # the preferred replica could lead, but isn't asked to
     result = elect(cluster, UNCLEAN, named)
     assert [*result.records] == [changed(isr=[2], leader=2, leader_recovery_state=RECOVERING)]
     assert errors(result.answer(None)) == {"t": {0: Error.NONE, **needless}}
@@ -166,7 +166,7 @@ def test_each_kind_has_its_number() -> None:
 
 
 def leaderless(count: int) -> Cluster:
-    """Partitions whose only replica is there and leads none of them."""
+    """Return a cluster with partitions whose only replica is active and doesn't lead them."""
     cluster = Cluster(1)
     cluster.apply(records.TopicRecord(name="t", topic_id=topic_id("t")))
     for index in range(count):
@@ -260,7 +260,7 @@ def test_one_that_is_led_is_left_alone() -> None:
     cluster = Cluster(1, 2)
     cluster.configure(ALLOWED, "true", None)
     cluster.topic("t", [1, 2])
-    for leader in (2, 9):  # there is no such one; it isn't for this to find out
+    for leader in (2, 9):  # broker 9 doesn't exist, but finding that out isn't this function's job
         cluster.change(leader=leader)
         assert at_once(unclean_leaders(cluster.image, OWN)).records == []
 

@@ -1,4 +1,4 @@
-"""Who clients of a listener are told of: the cases that Kafka's KRaftMetadataCache tells apart."""
+"""Which nodes the clients of a listener are told about: the cases that Kafka's KRaftMetadataCache distinguishes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_one_that_is_is_found_by_the_address_of_the_listener() -> None:
     ("leader", "told", "is_elsewhere"),
     [
         (ALIVE, ALIVE, True),
-        (FENCED, FENCED, True),  # it is about to lose the leadership; Kafka names it until then
+        (FENCED, FENCED, True),  # it is about to lose the leadership, and Kafka names it until then
         (INNER_ONLY, NO_LEADER, True),
         (GONE, NO_LEADER, False),
         (NO_LEADER, NO_LEADER, False),
@@ -111,7 +111,7 @@ def test_the_leader_that_is_told(leader: int, told: int, is_elsewhere: bool) -> 
         (ONLINE, [FENCED, INNER_ONLY, GONE]),
         (UNASSIGNED, [FENCED, INNER_ONLY, GONE]),
         (MIGRATING, [FENCED, INNER_ONLY, GONE]),
-        (None, [FENCED, INNER_ONLY, GONE]),  # a record of before there were directories
+        (None, [FENCED, INNER_ONLY, GONE]),  # a record from before directories existed
         (OFFLINE, [ALIVE, FENCED, INNER_ONLY, GONE]),
         (LOST, [ALIVE, FENCED, INNER_ONLY, WITHOUT_DIRECTORIES, GONE]),
     ],

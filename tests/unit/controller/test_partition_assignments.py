@@ -1,4 +1,5 @@
-"""The partitions of new topics and more partitions of old ones: the cases of Kafka's ReplicationControlManagerTest."""
+"""Partitions of new topics, and additional partitions of existing ones: the cases of Kafka's
+ReplicationControlManagerTest."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ REFUSED = KafkaError(Error.THROTTLING_QUOTA_EXCEEDED)
 
 
 class Told(NamedTuple):
-    """What a placer is told to answer: it takes brokers for usable that aren't active."""
+    """A placer that answers what a test says. It takes inactive brokers for usable."""
 
     replicas: list[int]
 
@@ -59,7 +60,7 @@ def numbered(partitions: int = -1, replication_factor: int = -1) -> CreatableTop
 
 
 def by_hand(*assignments: list[int], partitions: int = -1, replication_factor: int = -1) -> CreatableTopic:
-    """Partition 0 and so on."""
+    """Return a topic with assignments for partition 0 and so on."""
     wanted = numbered(partitions, replication_factor)
     wanted.assignments = [
         CreatableReplicaAssignment(partition_index=index, broker_ids=broker_ids)
@@ -86,7 +87,7 @@ def refusal(
 
 
 def with_topic(image: ClusterImage, *replicas: list[int]) -> ClusterImage:
-    """The topic foo, with these partitions."""
+    """Add the topic foo with these partitions to the image."""
     image.apply(TopicRecord(name="foo", topic_id=TOPIC_ID))
     for index, each in enumerate(replicas):
         image.apply(
@@ -142,7 +143,7 @@ def test_a_new_partition_has_all_its_active_replicas_in_sync_and_is_led_by_the_f
 
 @pytest.mark.parametrize("replicas", [[1, 0, 2], [0, 1, 2]])
 def test_who_is_fenced_or_about_to_go_is_not_in_sync_and_does_not_lead(replicas: list[int]) -> None:
-    """Be they placed there, named by hand, or in more partitions of a topic that was there."""
+    """This holds for placed replicas, for manual assignments, and for additional partitions of an existing topic."""
     image = cluster("0 1~ 2!")
     made = [
         *created(image, numbered(), Told(replicas)),
@@ -285,7 +286,7 @@ def test_bad_assignments(assignments: list[list[int]], told: str) -> None:
 def test_a_broker_without_an_uncordoned_directory_is_given_nothing_by_hand(
     broker_ids: list[int], told: str
 ) -> None:
-    """As by Kafka 4.4; the lowest id is named. Of 3 one of the two is cordoned."""
+    """Kafka 4.4 does so, too, and names the lowest id. Broker 3 has one more directory, which isn't cordoned."""
     image = cluster("1")
     register(image, 2, cordoned=[directory(2)])
     register(image, 3, directories=[directory(3), directory(3, 1)], cordoned=[directory(3)])
@@ -372,7 +373,7 @@ def test_more_partitions_that_are_refused(
 
 
 def test_more_partitions_that_can_not_be_placed_are_told_why_without_the_factor() -> None:
-    """Unlike those of a new topic, as in Kafka."""
+    """A new topic's error names the factor, as in Kafka."""
     error, told = extension_refusal(with_topic(cluster("0"), [0, 1]), up_to(2))
     assert error is Error.INVALID_REPLICATION_FACTOR
     assert told is not None

@@ -1,4 +1,4 @@
-"""What becomes of one partition, its leader aside: the cases of Kafka's PartitionChangeBuilderTest."""
+"""Changes of one partition, except its leader: the cases of Kafka's PartitionChangeBuilderTest."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_replica_that_comes_is_none(level: int) -> None:
 
 @pytest.mark.parametrize("level", [8, IV_3_5, IV_3_6, IV_3_7_DIRECTORIES])
 def test_an_isr_that_can_not_become_empty_is_none_for_its_size(level: int) -> None:
-    """KAFKA-16624: it is as it was."""
+    """KAFKA-16624: the ISR stays as it was."""
     alone = partition([2], [2], 2)
     assert change(alone, Wish(isr=[]), nobody, elr=False, level=level) == record(leader=NO_LEADER)
 
@@ -223,7 +223,7 @@ def test_replicas_are_moved_to_other_directories() -> None:
 
 
 def test_directories_that_no_record_names_are_those_from_before_there_were_any() -> None:
-    """After a cluster has gone on from a metadata.version without directories."""
+    """A cluster may have begun with a metadata.version without directories."""
     old = partition([2, 1], [2, 1], 2, directories=[])
     assert change(old, Wish(replicas=[1, 2])) == record(replicas=[1, 2])
     found = change(old, Wish(replicas=[2, 1, 3], adding=[3]))

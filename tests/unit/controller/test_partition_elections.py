@@ -1,4 +1,4 @@
-"""Who leads one partition: every kind of election in every case."""
+"""Who becomes leader of one partition: every kind of election in every case."""
 
 from __future__ import annotations
 
@@ -56,49 +56,50 @@ def test_a_leader_is_found_among_the_replicas_that_are_wanted() -> None:
     assert (found.leader, found.isr, found.leader_recovery_state) == (4, [4], -1)
 
 
-# What each kind of election comes to: replicas 1 2 3; who is online, ISR, ELR, who led last → leader, whether unclean.
-# The leader was 3, and leads no more where `leader` is another one.
+# The outcome of each kind of election. Replicas are 1 2 3: who is online, ISR, ELR, last leader → leader, is it
+# unclean?
+# The leader was 3. It loses the leadership if `leader` is another one.
 CELLS = [
-    # the preferred one can lead
+    # the preferred replica can lead
     (PREFERRED, only(1, 2, 3), [2, 1, 3], [], [], 1, False),
     (ONLINE, only(1, 2, 3), [2, 1, 3], [], [], 3, False),
     (UNCLEAN, only(1, 2, 3), [2, 1, 3], [], [], 3, False),
-    # it is online, and not in sync
+    # the preferred replica is online, but not in sync
     (PREFERRED, only(1, 2, 3), [2, 3], [], [], 3, False),
-    # it is in sync, and not online
+    # the preferred replica is in sync, but not online
     (PREFERRED, only(2, 3), [2, 1, 3], [], [], 3, False),
-    # nor can the leader: the first of the others in the order of the replicas
+    # the leader can't lead either: the first of the other replicas, in their order, does
     (PREFERRED, only(2), [3, 2, 1], [], [], 2, False),
     (ONLINE, only(1, 2), [3, 2, 1], [], [], 1, False),
     (UNCLEAN, only(1, 2), [3, 2, 1], [], [], 1, False),
     (ONLINE, only(2), [3, 2, 1], [], [], 2, False),
-    # somebody in sync: who is eligible besides doesn't count
+    # there are replicas in sync: eligible ones don't count
     (PREFERRED, only(2), [3], [2], [], NO_LEADER, False),
     (ONLINE, only(2), [3], [2], [], NO_LEADER, False),
     (UNCLEAN, only(2), [3], [2], [], 2, True),
-    # nor does who led last
+    # nor does the last leader
     (ONLINE, only(2), [3], [], [2], NO_LEADER, False),
-    # nobody in sync: who is eligible
+    # no replica is in sync: an eligible one leads
     (PREFERRED, only(1, 2), [], [1, 2], [], 1, False),
     (PREFERRED, only(1, 2), [], [2], [], 2, False),
     (ONLINE, only(1, 2), [], [2], [1], 2, False),
     (UNCLEAN, only(1, 2), [], [2], [1], 2, False),
-    # of these nobody is online
+    # no eligible replica is online
     (ONLINE, only(1), [], [2], [1], NO_LEADER, False),
     (UNCLEAN, only(1), [], [2], [2], 1, True),
-    # nobody is eligible: who led last, whatever it lacks
+    # no replica is eligible: the last leader leads, whatever records it lacks
     (PREFERRED, only(1, 2, 3), [], [], [2], 2, True),
     (ONLINE, only(1, 2, 3), [], [], [2], 2, True),
     (UNCLEAN, only(1, 2, 3), [], [], [2], 2, True),
-    # it isn't online
+    # the last leader isn't online
     (PREFERRED, only(1, 3), [], [], [2], NO_LEADER, False),
     (ONLINE, only(1, 3), [], [], [2], NO_LEADER, False),
     (UNCLEAN, only(1, 3), [], [], [2], 1, True),
-    # or it isn't known who did
+    # the last leader isn't known
     (ONLINE, only(1, 3), [], [], [1, 3], NO_LEADER, False),
     (ONLINE, only(1, 3), [], [], [], NO_LEADER, False),
     (UNCLEAN, only(2, 3), [], [], [], 2, True),
-    # nobody is online
+    # no replica is online
     (PREFERRED, nobody, [1], [], [1], NO_LEADER, False),
     (ONLINE, nobody, [1], [], [1], NO_LEADER, False),
     (UNCLEAN, nobody, [1], [], [1], NO_LEADER, False),

@@ -1,4 +1,4 @@
-"""What holds of partitions whatever happens to their brokers, in whichever order."""
+"""What always holds for partitions, whatever happens to their brokers, and in any order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS = 120
 
 
 class History(Cluster):
-    """Each change is held against how the partition was before."""
+    """A cluster that compares a partition before and after each change."""
 
     def __init__(self, random: Random, *, elr: bool, level: int) -> None:
         self.random = random
@@ -78,7 +78,7 @@ class History(Cluster):
         self.check_members(after)
 
     def check_leader(self, before: PartitionImage, after: PartitionImage) -> None:
-        """It is in sync; a new one was so before or eligible, or else was elected uncleanly."""
+        """Check that the leader is in sync. A new leader was in sync or eligible before, or its election was unclean."""
         if after.leader == NO_LEADER:
             assert self.elr or after.isr
             return

@@ -1,4 +1,4 @@
-"""Who could lead a partition, and which settings count for it."""
+"""Who could lead a partition, and which settings apply to it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_directory_that_is_offline_keeps_its_broker_from_leading(
 def test_a_broker_that_has_told_of_no_directories_has_all_but_lost_ones(
     cluster: Cluster, where: bytes, is_one: bool
 ) -> None:
-    """KAFKA-16162: it registered before records could name them."""
+    """KAFKA-16162: the broker registered before records could name directories."""
     cluster.register(2, directories=0)
     cluster.unfence(2)
     cluster.change(directories=[directory(1), where, directory(3)])
@@ -81,7 +81,7 @@ def test_without_directories_in_the_records_every_one_is_online(cluster: Cluster
         (None, None, "2", "3", 2),
         (None, None, None, "2", 2),
         (None, None, None, None, 1),
-        ("5", None, None, None, 3),  # at most as many as there are replicas
+        ("5", None, None, None, 3),  # at most the number of replicas
         ("many", None, None, None, 1),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_nearest_setting_counts(
         cluster.configure(MIN_ISR, node, None, "9")
     if all_of_them is not None:
         cluster.configure(MIN_ISR, all_of_them, None)
-    cluster.configure(MIN_ISR, "3", None, "8")  # a node that isn't the controller
+    cluster.configure(MIN_ISR, "3", None, "8")  # this node isn't the controller
     own = OwnSettings(9, {} if static is None else {MIN_ISR: static})
     assert PartitionTerms(cluster.image, own).of(cluster.image.topics["t"]).min_isr == counts
 

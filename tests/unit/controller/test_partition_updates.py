@@ -1,5 +1,5 @@
-"""What a change of a broker does to partitions: the cases of Kafka's ReplicationControlManagerTest, runs of kills as a
-real cluster wrote them."""
+"""How a change of a broker changes partitions: the cases of Kafka's ReplicationControlManagerTest, and runs of kills
+as a real cluster recorded them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 def state(partition: PartitionImage) -> tuple[int, list[int], list[int], list[int]]:
-    """Leader, ISR, ELR, who led last."""
+    """Return the leader, the ISR, the ELR and the last known ELR."""
     return partition.leader, partition.isr, partition.elr, partition.last_known_elr
 
 
@@ -124,7 +124,7 @@ def test_so_are_those_that_a_broker_has_put_into_one_that_is_offline() -> None:
 
 
 def test_a_run_of_kills() -> None:
-    """Replicas 4 2 3 with min.insync.replicas=2, 4 being away all the time; every stop is a kill."""
+    """The replicas are 4 2 3 with min.insync.replicas=2, and 4 is away all the time. Every stop is a kill."""
     cluster = Cluster(2, 3)
     cluster.configure(MIN_ISR, "2", None)
     cluster.register(4)
@@ -149,7 +149,7 @@ def test_the_last_one_in_sync_stays_so_without_eligible_replicas() -> None:
     assert cluster.fence(2) == [changed(isr=[1])]
     assert cluster.fence(1) == [changed(leader=NO_LEADER)]
     assert cluster.unfence(2) == []
-    # it comes back, cleanly or not: as if it had been fenced
+    # a broker that comes back, cleanly or not, counts as fenced
     assert cluster.updates(1) == []
     assert cluster.unfence(1) == [changed(leader=1)]
 
@@ -199,7 +199,7 @@ def test_the_controllers_own_file_may_allow_it() -> None:
 
 
 def test_who_goes_is_not_elected_uncleanly() -> None:
-    """The broker is still active, as records have it."""
+    """According to the records the broker is still active."""
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
     cluster.configure(UNCLEAN, "true")
@@ -238,7 +238,7 @@ def test_an_eligible_broker_that_is_unregistered_is_waited_for_no_longer_where_s
 
 
 def test_a_broker_that_comes_concerns_partitions_without_a_leader_alone() -> None:
-    """Others may need an election as well, but it isn't this that they wait for."""
+    """Other partitions may need an election as well, but this broker isn't the reason."""
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2], [2])
     cluster.fence(2)

@@ -15,7 +15,7 @@ LONG_MAX = 2**63 - 1
 
 @pytest.fixture
 def controller() -> ActiveController:
-    """With brokers 0 to 3, of epoch 100."""
+    """Return a controller with brokers 0 to 3, of epoch 100."""
     controller = ActiveController()
     controller.write([records.RegisterBrokerRecord(broker_id=each, broker_epoch=100) for each in range(4)])
     return controller

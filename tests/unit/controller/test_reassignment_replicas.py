@@ -37,16 +37,16 @@ def test_who_comes_is_among_the_wanted_and_who_goes_is_behind_them(
         ([0, 1, 2], [3, 4, 5], [0, 1, 2, 3, 4, 5], Completed([3, 4, 5], [3, 4, 5])),
         ([0, 1, 2], [0, 1, 3], [0, 1, 2, 3], Completed([0, 1, 3], [0, 1, 3])),
         ([0, 1, 2], [0, 1, 3], [3], Completed([0, 1, 3], [3])),
-        ([0, 1, 2], [0, 1, 3], [2], None),  # nobody in sync would be left
+        ([0, 1, 2], [0, 1, 3], [2], None),  # no replica in sync would be left
         (
             [0, 1, 2],
             [0, 1, 2, 3],
             [0, 3],
             Completed([0, 1, 2, 3], [0, 3]),
-        ),  # only the one that came is awaited
+        ),  # the reassignment waits only for the new replica
         ([0, 1, 2], [0, 1, 2, 3], [], None),
-        ([0, 1, 2], [2, 1, 0], [0, 1, 2], None),  # nobody comes or goes
-        # fewer than before: all of them have to be in sync
+        ([0, 1, 2], [2, 1, 0], [0, 1, 2], None),  # no replica comes or goes
+        # there will be fewer replicas than before: all of them have to be in sync
         ([0, 1, 2, 3, 4], [2, 3, 4, 5], [0, 1, 5], None),
         ([0, 1, 2, 3, 4], [2, 3, 4, 5], [0, 1, 2, 4, 5], None),
         ([0, 1, 2, 3, 4], [2, 3, 4, 5], [5, 4, 3, 2, 1], Completed([2, 3, 4, 5], [5, 4, 3, 2])),

@@ -44,7 +44,7 @@ def request(wanted: Wanted, *, may_change_factor: bool = True) -> AlterPartition
 def reassign(
     cluster: Cluster, wanted: Wanted, *, may_change_factor: bool = True
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """What is decided is in force then."""
+    """Decide a reassignment, and apply the records."""
     asked = request(wanted, may_change_factor=may_change_factor)
     result = at_once(reassigned_partitions(cluster.image, asked, OWN))
     cluster.apply(*result.records)
@@ -85,14 +85,14 @@ def under_way(
 
 
 def replicas_of(cluster: Cluster, name: str = "t", index: int = 0) -> tuple[list[int], list[int], int, int]:
-    """Replicas, ISR, leader, leader epoch; the directories follow."""
+    """Return replicas, ISR, leader and leader epoch, and check the directories."""
     partition = cluster.partition(name, index)
     assert partition.directories == [directory(replica) for replica in partition.replicas]
     return partition.replicas, partition.isr, partition.leader, partition.leader_epoch
 
 
 def test_a_broker_without_an_uncordoned_directory_is_given_no_replica() -> None:
-    """Nor may it keep one that it has, as in Kafka 4.4; without it the partition goes elsewhere."""
+    """Nor may it keep one that it has, as in Kafka 4.4. A reassignment without that broker works."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", [0, 1], [1, 2])
     cluster.apply(
@@ -178,7 +178,7 @@ def test_a_reassignment_is_replaced_by_another_one() -> None:
 
 
 def test_what_comes_and_goes_stays_where_the_new_one_has_nothing_in_its_place() -> None:
-    """So does Kafka's, which then waits until it is taken back."""
+    """Kafka does so, too, and then waits until the reassignment is taken back."""
     cluster = Cluster(0, 1, 2, 3)
     cluster.topic("t", [3, 2, 1])
     reassign(cluster, {"t": {0: [0, 2, 1]}})
@@ -214,7 +214,7 @@ def test_replicas_that_can_not_be_are_refused(replicas: list[int]) -> None:
         ({}, [3], Error.INVALID_REPLICATION_FACTOR),
         ({}, [1, 2, 3], Error.INVALID_REPLICATION_FACTOR),
         ({}, [3, 1], Error.NONE),
-        # while it is reassigned, what it is to have then counts
+        # during a reassignment the target replicas count
         ({"replicas": [3, 2, 1], "adding_replicas": [3]}, [1, 2], Error.INVALID_REPLICATION_FACTOR),
         ({"replicas": [3, 2, 1], "adding_replicas": [3]}, [1, 2, 4], Error.NONE),
         ({"replicas": [3, 2, 1], "adding_replicas": [3], "removing_replicas": [1]}, [2, 4], Error.NONE),

@@ -1,4 +1,4 @@
-"""The records of the metadata as bytes, and back."""
+"""The metadata's records to bytes and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_value_that_is_no_record_is_refused(value: bytes) -> None:
 
 
 def test_a_head_of_longer_numbers_is_read_as_such_whatever_came_before() -> None:
-    """A type of two bytes; what begins with the same three is another record, or none."""
+    """The type takes two bytes here. Other values with the same first three bytes are another record, or none."""
     kind = records.TopicRecord(name="a", topic_id=TOPIC_ID)
     value = encode_metadata_record(kind, 0)
     assert value[1] == 2

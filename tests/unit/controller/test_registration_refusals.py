@@ -1,4 +1,4 @@
-"""Which registrations of brokers are refused, by which check, in Kafka's order."""
+"""Which check refuses which registration of a broker, in Kafka's order."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ Told = dict[bytes, dict[bytes, dict[int, Error]]]
 
 @pytest.fixture
 def controller() -> ActiveController:
-    """With broker 1, whose directories are A and B, and two topics of three partitions; the last has no replica on
-    it."""
+    """Return a controller with broker 1, whose directories are A and B, and two topics of three partitions. The last
+    partition has no replica on that broker."""
     controller = ActiveController()
     for broker_id, directories in ((1, [A, B]), (2, [directory(2)])):
         controller.write(
@@ -60,7 +60,7 @@ def controller() -> ActiveController:
 def request(
     wanted: dict[bytes, dict[bytes, list[int]]], *, epoch: int = EPOCH
 ) -> AssignReplicasToDirsRequest:
-    """Directory → topic → partitions."""
+    """Return a request from directory → topic → partitions."""
     return AssignReplicasToDirsRequest(
         broker_id=1,
         broker_epoch=epoch,
@@ -81,7 +81,7 @@ def request(
 
 
 def change(image: ClusterImage, replica: ReplicaDirectory) -> Message | None:
-    """Says it where it isn't said."""
+    """Return the record that names the directory, or None if the metadata already names it."""
     partition = image.topics_by_id[replica.topic_id].partitions[replica.partition_index]
     directories = [*partition.directories]
     directories[partition.replicas.index(replica.broker_id)] = replica.directory_id

@@ -1,4 +1,4 @@
-"""Where new replicas go: the cases of Kafka's StripedReplicaPlacerTest, and what the real one came to."""
+"""Where new replicas go: the cases of Kafka's StripedReplicaPlacerTest, and results of the real placer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tests.unit.controller.clusters import cluster, directory, first_of, placed,
 from tests.unit.controller.java_randoms import JavaRandom, MockRandom
 
 PLACED_BY_KAFKA = Path(__file__).parent / "data" / "striped_placements.jsonl"
-"""Of StripedReplicaPlacer 4.3.1 with java.util.Random(seed): {seed, factor, brokers as for `cluster`, placed}."""
+"""Results of StripedReplicaPlacer 4.3.1 with java.util.Random(seed): {seed, factor, brokers as for `cluster`, placed}.
+"""
 
 
 def refusal(brokers: str, replication_factor: int) -> str | None:
@@ -72,8 +73,9 @@ def test_of_200_partitions_each_pair_of_brokers_has_as_many_as_in_kafka() -> Non
 
 @pytest.mark.parametrize("line", PLACED_BY_KAFKA.read_text("utf-8").splitlines())
 def test_the_same_draws_come_to_the_same_replicas_as_in_kafka(line: str) -> None:
-    """Racks whose names have one hash, or that Java sorts in another order than Python; brokers that are fenced; one
-    broker in each rack, where partitions of one replica pass over who had turns of the same number."""
+    """The cases have racks with the same hash, or that Java and Python sort differently. They have fenced brokers.
+    They have one broker in each rack, where partitions of one replica skip a broker that has had a turn of the same
+    number."""
     expected = json.loads(line)
     placer = StripedReplicaPlacer(JavaRandom(expected["seed"]).draw)
     count = len(expected["placed"].split())
@@ -162,7 +164,7 @@ def test_before_records_could_name_directories_none_is_named() -> None:
 
 
 def test_ids_that_stand_for_no_directory_are_kafkas() -> None:
-    """The uuids 0, 1 and 2 (`DirectoryId`)."""
+    """They are the uuids 0, 1 and 2 (`DirectoryId`)."""
     texts = [f"{'A' * 21}{last}" for last in "AQg"]
     assert [uuid_to_text(each) for each in (MIGRATING, UNASSIGNED, LOST)] == texts
 

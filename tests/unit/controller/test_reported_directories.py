@@ -1,4 +1,4 @@
-"""A broker's directories fail or are cordoned, as its heartbeats say, and in which version Kafka records what."""
+"""A broker's heartbeats report directories that failed or are cordoned. Kafka's version decides what is recorded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cordoned(broker: BrokerIncarnation, *directories: bytes) -> records.BrokerRe
 
 class TestDirectories:
     A, B, C = directory(1), directory(1, 1), b"\xff" * 16
-    """As Kafka orders them the last is the first: its numbers are signed."""
+    """Kafka sorts the last one first, because its numbers are signed."""
 
     def controller(self, metadata_version: int = 30) -> tuple[ActiveController, BrokerIncarnation]:
         controller = ActiveController(metadata_version)
@@ -70,7 +70,7 @@ class TestDirectories:
         assert controller.heartbeat(beat(broker, 200, offline_log_dirs=[directory(2)])) == ([], RUNS)
 
     def test_the_last_ones_stay_in_the_registration(self) -> None:
-        """An empty list says nothing in such a record; the broker ends itself."""
+        """An empty list in such a record means nothing. The broker ends itself."""
         controller, broker = self.controller()
         every = [self.A, self.B, self.C]
         decided, _ = controller.heartbeat(beat(broker, 200, offline_log_dirs=every))
@@ -158,5 +158,5 @@ def test_a_change_is_written_as_kafka_does_in_the_least_version_that_can_say_it(
 def _encoded_or_none(change: records.BrokerRegistrationChangeRecord, version: int) -> bytes | None:
     try:
         return encode(change, version)
-    except Exception:  # it says what that version has no field for
+    except Exception:  # this version has no field for it
         return None
