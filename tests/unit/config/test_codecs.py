@@ -1,4 +1,5 @@
-"""`compression.type` names a codec whose library isn't installed: it is refused, rather than accepted without effect."""
+"""`compression.type` names a codec whose library isn't installed: it is refused, rather than accepted without
+effect."""
 
 from __future__ import annotations
 

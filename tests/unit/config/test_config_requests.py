@@ -1,4 +1,5 @@
-"""A request that alters settings of several resources goes in steps. Their size depends on how much there is to read."""
+"""A request that alters settings of several resources goes in steps. Their size depends on how much there is to
+read."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ class History(Cluster):
         self.check_members(after)
 
     def check_leader(self, before: PartitionImage, after: PartitionImage) -> None:
-        """Check that the leader is in sync. A new leader was in sync or eligible before, or its election was unclean."""
+        """Check that the leader is in sync. A new leader was in sync or eligible before, or its election was
+        unclean."""
         if after.leader == NO_LEADER:
             assert self.elr or after.isr
             return

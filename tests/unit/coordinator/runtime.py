@@ -1,5 +1,5 @@
-"""A runtime for coordinators: a log in memory whose high watermark a test can hold back, time that a test moves, uuids
-that count up, disks that fail at will."""
+"""A runtime for coordinators: a log in memory whose high watermark a test can hold back, a clock that a test moves,
+uuids that count up, and disks that fail on demand."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ START_MS = 1_700_000_000_000
 
 
 def asker(client_id: str = "c", version: int = 1) -> Client:
-    """Somebody who may know of every topic."""
+    """Return a client that may describe every topic."""
     return Client(client_id, "/host", version, may_describe=lambda name: True)
 
 
 class FakeRuntime:
-    """The port `coordinator.ports.Runtime`. `failing` is what the next appends raise.
+    """The port `coordinator.ports.Runtime`. The next appends raise `failing`.
 
-    While it `lags`, what is appended is committed by `commit` alone, or lost by `fail_commits`.
+    While it `lags`, only `commit` commits what is appended, and `fail_commits` loses it.
     """
 
     def __init__(self) -> None:
         self.elapsed_ms = 0
-        self.log: list[tuple[CoordinatorRecord, int]] = []  # with the producer id
+        self.log: list[tuple[CoordinatorRecord, int]] = []  # each record with its producer id
         self.failing: Error | None = None
         self.lags = False
         self._awaiting: list[tuple[int, WhenCommitted]] = []
@@ -81,13 +81,13 @@ class FakeRuntime:
             self._awaiting.append((end_offset, then))
 
     def commit(self, up_to: int | None = None) -> None:
-        """Everything is committed, or what is before an offset; who waited for it is called."""
+        """Commit everything, or what is before an offset, and call those who wait for it."""
         self._committed = max(self._committed, len(self.log) if up_to is None else up_to)
         while self._awaiting and self._awaiting[0][0] <= self._committed:
             self._awaiting.pop(0)[1](None)
 
     def fail_commits(self, error: Error = Error.NOT_COORDINATOR) -> None:
-        """Nobody will know what becomes of what isn't committed yet: who waits for it is told so."""
+        """Tell those who wait for commits that the outcome will stay unknown."""
         awaiting, self._awaiting = self._awaiting, []
         for _, then in awaiting:
             then(KafkaError(error))
@@ -102,7 +102,7 @@ class FakeRuntime:
         self.timers.cancel(key)
 
     def carry_out(self, group_id: str, steps: Waiting[None]) -> None:
-        """At once, unless it `holds`: a test takes them then."""
+        """Carry out the steps at once. While it `holds`, keep them for the test."""
         if self.holds:
             self.held.append(steps)
             return
@@ -113,7 +113,7 @@ class FakeRuntime:
         drive(steps, lambda _: None)
 
     def __del__(self) -> None:
-        for steps in self.held:  # that a test has left
+        for steps in self.held:  # steps that a test hasn't finished
             steps.close()
 
     def new_uuid(self) -> bytes:
@@ -121,7 +121,7 @@ class FakeRuntime:
         return self._uuids.to_bytes(16, "big")
 
     def pass_ms(self, by_ms: int) -> None:
-        """Let time go by, and fire what is due at each moment of it."""
+        """Let time pass, and fire each timer at its moment."""
         end_ms = self.elapsed_ms + by_ms
         while (next_ms := self.timers.next_ms) is not None and next_ms <= end_ms:
             self.elapsed_ms = max(self.elapsed_ms, next_ms)
@@ -134,8 +134,8 @@ class FakeRuntime:
 
 
 class FakePersister:
-    """The port `coordinator.persister.Persister`, of who asks only that states come and go. `asked` is what was asked,
-    and `failing` what is answered; while it `holds`, nothing is before `answer`."""
+    """The port `coordinator.persister.Persister` for those who only initialize and delete states. `asked` has the
+    requests, and `failing` is the answer. While it `holds`, requests wait for `answer`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -152,7 +152,7 @@ class FakePersister:
         return later
 
     def answer(self, count: int | None = None) -> None:
-        """Those who wait, or so many of them."""
+        """Answer the requests that wait, or so many of them."""
         held = self._held[:count]
         del self._held[:count]
         for later in held:
@@ -179,12 +179,12 @@ class FakePersister:
 
 
 def share_ports(persister: FakePersister | None = None, timeouts: ShareTimeouts | None = None) -> SharePorts:
-    """What share groups need."""
+    """Return the ports that share groups need."""
     return SharePorts(persister or FakePersister(), lambda group_id: timeouts or ShareTimeouts())
 
 
 class Answer:
-    """What comes of a join or a sync; None while it is parked."""
+    """The answer to a join or a sync. It is None while the request is parked."""
 
     def __init__(self) -> None:
         self.join: JoinGroupResponse | None = None
@@ -237,7 +237,7 @@ def _new_shard(runtime: FakeRuntime, settings: GroupSettings) -> GroupShard:
 
 
 class Groups:
-    """A shard with short words for what members ask. The group is "g" where nothing else is said."""
+    """A shard with short methods for what members ask. By default the group is "g"."""
 
     def __init__(self, runtime: FakeRuntime | None = None, **settings: Any) -> None:
         self.runtime = runtime or FakeRuntime()
@@ -341,7 +341,8 @@ class Groups:
         topic_id: bytes = bytes(16),
         retention_ms: int = -1,
     ) -> list[Error]:
-        """The error of each (topic, partition, offset); one for the whole commit is in each of them."""
+        """Commit offsets of (topic, partition, offset), and return the error of each. An error of the whole commit is
+        in each of them."""
         offsets = [
             NewOffset(topic, topic_id, partition, offset, -1, metadata) for topic, partition, offset in parts
         ]
@@ -355,15 +356,15 @@ class Groups:
             return [error.error] * len(parts)
 
     def committed(self, topic: str = "t", partition: int = 0, *, group: str = "g") -> int:
-        """The committed offset, −1 without one."""
+        """Return the committed offset, or −1 if there is none."""
         found = self.shard.offsets.of_group(group).get(topic, {}).get(partition)
         return -1 if found is None else found.offset
 
     # --- whole rebalances -----------------------------------------------------------------------------------
 
     def stable(self, count: int = 1, **fields: Any) -> list[str]:
-        """A stable group of so many dynamic members, in its second generation where there are several; the first id
-        leads."""
+        """Return the ids of a stable group of so many dynamic members. With several it is in its second generation. The
+        first id leads."""
         answers = [self.join(version=3, **fields)]
         self.runtime.pass_ms(0)
         first = answers[0].join
@@ -378,7 +379,7 @@ class Groups:
         return ids
 
     def share(self, ids: Sequence[str]) -> None:
-        """Everybody syncs; each is assigned its own id."""
+        """Have everybody sync. Each member is assigned its own id."""
         group = self.shard.groups.classic["g"]
         assert group.leader_id is not None
         others = [self.sync(each, group.generation) for each in ids if each != group.leader_id]
@@ -386,7 +387,7 @@ class Groups:
         assert all(answer.error is Error.NONE for answer in [*others, leader])
 
     def restarted(self, **settings: Any) -> Groups:
-        """The same log in a new shard, as after a restart, with other settings where they are given."""
+        """Return a new shard with the same log, as after a restart, and with other settings if given."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]

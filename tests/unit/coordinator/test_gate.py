@@ -1,4 +1,4 @@
-"""The gate of a shard: what waits passes once, in order, and never early."""
+"""The gate of a shard: those who wait pass once, in order, and never early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD = (b"key", b"value")
 
 
 class Heard:
-    """Who passed, and with which error."""
+    """The names that passed, and the error of each."""
 
     def __init__(self) -> None:
         self.all: list[str | tuple[str, Error]] = []
@@ -96,7 +96,7 @@ def test_who_waits_at_a_closed_gate_is_told_once_that_the_coordinator_is_elsewhe
     gate.close()
     refused = [("write", Error.NOT_COORDINATOR), ("read", Error.NOT_COORDINATOR)]
     assert heard.all == refused
-    runtime.commit()  # too late
+    runtime.commit()  # this comes too late
     gate.close()
     assert heard.all == refused
     gate.when_committed(heard("later"))

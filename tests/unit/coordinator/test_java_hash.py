@@ -1,4 +1,4 @@
-"""Expected values were computed by Java 17."""
+"""Java's hashes. Java 17 computed the expected values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_map_is_walked_in_javas_order_after_the_same_history() -> None:
         walked.pop(f"member-{number**3}")
     for number in range(0, 40, 6):
         walked[f"member-{number**3}"] = number
-    for key in ("AaAa", "BBBB", "AaBB"):  # all of one hash
+    for key in ("AaAa", "BBBB", "AaBB"):  # these have the same hash
         walked[key] = 1
     walked.pop("AaAa")
     walked["AaAa"] = 2

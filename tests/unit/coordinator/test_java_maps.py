@@ -1,4 +1,5 @@
-"""Walked as Java 17 walks them, after thousands of random histories: colliding keys, small tables."""
+"""Maps are iterated in the order of Java 17, after thousands of random histories with colliding keys and small
+tables."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ VECTORS = Path(__file__).parent / "data" / "java_maps.jsonl.gz"
 
 
 def histories() -> list[dict[str, Any]]:
-    """{capacity, operations: [[put | compute | remove, key]], keys}; the keys are those of a java.util.HashMap."""
+    """Return {capacity, operations: [[put | compute | remove, key]], keys}. The keys are those of a
+    java.util.HashMap."""
     return [json.loads(line) for line in gzip.decompress(VECTORS.read_bytes()).splitlines()]
 
 
@@ -39,7 +41,7 @@ def test_a_map_is_walked_in_javas_order(history: dict[str, Any]) -> None:
 
 
 def _trees(walked: JavaMap[Any, int]) -> list[list[Any]]:
-    """The buckets of which Java makes trees: it promises nobody their order."""
+    """Return the buckets that Java turns into trees. Their order isn't defined."""
     return [keys for keys in walked._buckets.values() if walked._capacity >= 64 and len(keys) >= 8]
 
 
@@ -74,7 +76,7 @@ def test_maps_are_equal_whatever_their_order() -> None:
 
 def test_a_timeline_table_walks_a_slot_from_the_newest_to_the_oldest() -> None:
     table: TimelineTable[int] = TimelineTable()
-    for key in ("AaAa", "BBBB", "AaBB"):  # all of one hash
+    for key in ("AaAa", "BBBB", "AaBB"):  # these have the same hash
         table[key] = 1
     table["AaAa"] = 2
 
@@ -84,7 +86,7 @@ def test_a_timeline_table_walks_a_slot_from_the_newest_to_the_oldest() -> None:
 
 
 def test_records_are_walked_as_java_walks_them() -> None:
-    """As a program in Java 17 printed them: records of a string and a number."""
+    """A program in Java 17 printed this order for records of a string and a number."""
     walked: JavaSet[tuple[str, int]] = JavaSet()
     walked.update([(text, number) for text in ("33", "11", "1", "2", "10") for number in (40, 0, 31, 7)])
     assert java_hash(("11", 3)) == 48_611

@@ -1,4 +1,4 @@
-"""The order of java.util.PriorityQueue among entries that weigh the same."""
+"""The order of java.util.PriorityQueue among entries of equal priority."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_lightest_comes_first() -> None:
 
 
 def test_equal_ones_come_as_java_gives_them() -> None:
-    """As a program in Java printed them."""
+    """A program in Java printed the expected orders."""
     assert drained(filled(*((name, 0) for name in "abcdefg"))) == "agfedcb"
     assert drained(filled(("a", 0), ("b", 0), ("c", 1), ("d", 0), ("e", 1))) == "abdce"
     some = zip("abcdefghij", (1, 1, 0, 1, 0, 1, 1, 0, 1, 1), strict=True)

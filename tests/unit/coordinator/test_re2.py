@@ -1,4 +1,4 @@
-"""Expressions in RE2's syntax over topic names. Which are accepted is compared with Kafka in tests/compare."""
+"""Expressions in RE2's syntax over topic names. tests/compare checks with Kafka which ones are accepted."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_classes_of_a_large_alphabet_are_bounded_and_those_of_names_never_reach_
 
 
 def test_expressions_that_are_read_at_the_same_time_share_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In threads, and in steps."""
+    """They may be read in threads, or in steps."""
     monkeypatch.setattr(alphabet, "MOST_HELD", 2 * len(TOPIC_NAMES))
     regex = "[^a]" + "x" * MOST_READ_PER_STEP + "[^b]"
     first, second = compiling(regex), compiling(regex)

@@ -1,4 +1,4 @@
-"""`offsets.retention.minutes`: what goes when, and what stays."""
+"""`offsets.retention.minutes`: what expires when, and what stays."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
 
 
 class LimitedWorld(FakeRuntime):
-    """Its batches may have so many bytes, and it takes so many batches."""
+    """A runtime that limits the bytes of a batch, and the number of batches."""
 
     def __init__(self) -> None:
         super().__init__()

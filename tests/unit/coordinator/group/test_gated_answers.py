@@ -1,5 +1,5 @@
-"""Answers of a shard whose appends are committed late: each waits for what was appended before it, and is answered in
-its turn. The shard itself goes on meanwhile."""
+"""Answers of a shard whose appends are committed late. Each waits for what was appended before it, and comes in its
+turn. The shard itself goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Question = Callable[[GroupShard], Any]
 
 
 def commit_to(group_id: str) -> Callable[[GroupShard], list[Error]]:
-    """Of who is no member of it."""
+    """Return a commit by a client that isn't a member of the group."""
     return lambda shard: shard.commit_offsets(
         Committer(group_id), staged(shard, group_id, [OFFSET]), api_version=9
     )
 
 
 class Scene:
-    """A classic group "g" of one stable member, a consumer group "new" of one; from here on commits lag."""
+    """A stable classic group "g" of one member, and a consumer group "new" of one. From here on commits lag."""
 
     def __init__(self) -> None:
         self.groups = Consumers()
@@ -91,7 +91,7 @@ class Scene:
         return [name for name, _ in self.answers]
 
     def errors(self) -> list[Error]:
-        """Of each answer, as far as it is one of the coordinator being elsewhere."""
+        """Return the error of each answer that is a KafkaError, and NONE for the others."""
         return [answer.error if isinstance(answer, KafkaError) else Error.NONE for _, answer in self.answers]
 
 
@@ -251,7 +251,7 @@ def test_an_offset_whose_commit_took_too_long_counts_once_it_is_committed() -> N
 
 @pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")
 def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
-    """They come again every five seconds, for as long as nothing is committed."""
+    """Clients ask again every five seconds as long as nothing is committed."""
     scene = Scene()
     scene.commit_something()
     kept = weakref.WeakSet[Answered]()
@@ -270,7 +270,7 @@ def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
 
 
 class Answered:
-    """Who asks, and is answered so often."""
+    """A client that asks, and counts its answers."""
 
     def __init__(self) -> None:
         self.times = 0

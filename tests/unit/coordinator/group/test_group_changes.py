@@ -1,4 +1,4 @@
-"""What counts as a change of a classic group, for who decides by what it saw a while ago."""
+"""Changes of a classic group, for those who decide by what they saw a while ago."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.group_records_share import ShareGroupMetadataKey, ShareGroupMetadataValue
 from tests.unit.coordinator.runtime import START_MS, Groups
 
-# Each request is wrong in every way from its own line on: the first check that it fails answers it.
+# Each request is wrong in the way of its own line and of all lines below. The first check that fails answers.
 WRONG: dict[str, Any] = {
     "member_id": "nobody",
     "instance": "nobody",
@@ -130,7 +130,7 @@ def test_a_pending_id_that_does_not_come_back_is_forgotten_when_its_session_ends
 def test_a_rebalance_waits_for_a_pending_id_until_its_session_ends() -> None:
     groups = Groups()
     (me,) = groups.stable()
-    groups.join(session_ms=6000)  # an id that is never used
+    groups.join(session_ms=6000)  # the new member never uses its id
     mine = groups.join(me, protocols=[("range", b"new")])
 
     assert mine.is_parked

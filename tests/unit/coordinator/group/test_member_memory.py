@@ -1,4 +1,4 @@
-"""What the members of a node's classic groups hold has a bound, whichever groups they are of."""
+"""The memory of a node's classic group members has a bound, whichever groups they are in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _a_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def joined(groups: Groups, *numbers: int) -> list[Answer]:
-    """Each joins a group of its own."""
+    """Have each member join a group of its own, and return the answers."""
     answers = [groups.join(version=3, group=f"g{number}", protocols=LARGE) for number in numbers]
     groups.runtime.pass_ms(1)
     return answers
@@ -52,7 +52,7 @@ def test_a_member_goes_on_though_there_is_too_much_and_brings_no_more(
     groups = Groups()
     first, *_ = joined(groups, 0, 1, 2, 3)
     assert first.join is not None
-    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)  # as where a log was read that holds more
+    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)  # as if a log with more had been read
     again = {"group": "g0", "version": 3}
     assert groups.join(first.join.member_id, protocols=LARGE, **again).error is Error.NONE
     more = [("range", bytes(500 * KIB))]
@@ -106,7 +106,7 @@ def test_groups_that_nobody_could_join_count_and_those_past_the_bound_are_not_ma
 
 
 def assigned(groups: Groups, assignment: bytes, member_id: str = "") -> tuple[str, Error]:
-    """The only member of the group joins, and assigns that to itself."""
+    """Have the group's only member join, and assign this to itself."""
     joined = groups.join(member_id, version=3)
     groups.runtime.pass_ms(0)
     assert joined.join is not None

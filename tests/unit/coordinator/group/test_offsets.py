@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is stored and answered, deletion, and offsets of open transactions."""
+"""Committed offsets: who may commit, what is stored and answered, deletion, and offsets in open transactions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def commit_in_transaction(
 
 
 def is_simple(group: ClassicGroup) -> bool:
-    """Whether it is there for its offsets alone."""
+    """Check whether the group exists only for its offsets."""
     return group.protocol_type is None and group.state is EMPTY and not group.pending_joins
 
 
@@ -329,7 +329,8 @@ def test_a_deleted_groups_pending_offsets_go_with_it() -> None:
 def test_who_may_commit_in_a_transaction(committer: Committer, expected: Error) -> None:
     groups = Groups()
     (me,) = groups.stable()
-    groups.join(me, protocols=[("range", b"new")])  # the members sync: that doesn't matter here
+    # the group now waits for a sync, which doesn't matter here
+    groups.join(me, protocols=[("range", b"new")])
     real = committer._replace(member_id=me) if committer.member_id == "me" else committer
 
     assert commit_in_transaction(groups, 1, committer=real) == [expected]

@@ -1,4 +1,4 @@
-"""Rebalances by moved time: delays, timeouts, sessions, and who is dropped."""
+"""Rebalances with a moved clock: delays, timeouts, sessions, and which members are dropped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def test_the_first_join_waits_for_the_initial_delay() -> None:
 
 
 def test_members_that_come_meanwhile_prolong_the_initial_delay() -> None:
-    """Delay 1500, joins at 0, 400, 800 and 1200: complete at 3000, as tried on Kafka."""
+    """The delay is 1500, and members join at 0, 400, 800 and 1200. The rebalance completes at 3000, as in a trial with
+    Kafka."""
     groups = Groups(initial_rebalance_delay_ms=1500)
     answers = [groups.join(version=3)]
     for _ in range(3):

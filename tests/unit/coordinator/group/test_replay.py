@@ -74,7 +74,8 @@ def test_what_was_not_written_is_gone() -> None:
     (me,) = groups.stable()
     pending = groups.join().join
     assert pending is not None
-    groups.join(me, protocols=[("range", b"new")])  # generation 2 begins when the pending id is there or gone
+    # generation 2 begins when the pending id has joined or expired
+    groups.join(me, protocols=[("range", b"new")])
     groups.runtime.pass_ms(10_000)
     assert groups.shard.groups.classic["g"].generation == 2
 

@@ -35,7 +35,7 @@ class SimulatedMember:
         self._heartbeat_ms = 0
 
     def step(self) -> None:
-        """What it does as long as nothing else has to happen first."""
+        """Take the next step of a client, unless it still waits for an answer."""
         if self._joining is not None:
             if not self._joining.is_parked:
                 self._joined()
@@ -139,7 +139,7 @@ class Simulation:
 
 
 def durable(groups: Groups) -> Any:
-    """What a restart has to find again."""
+    """Return everything that a restart has to find again."""
 
     def of(group: ClassicGroup) -> Any:
         members = {
@@ -212,7 +212,7 @@ def test_a_random_history_settles_and_is_replayed(seed: int) -> None:
         elif act < 0.6 and alive:
             chance.choice(alive).is_alive = False
         elif act < 0.7:
-            # A static member's process starts anew, while the old one may still be there.
+            # A static member's process starts anew, while the old process may still be alive.
             static_ones = [member for member in alive if member.instance is not None]
             if static_ones:
                 old = chance.choice(static_ones)
@@ -228,7 +228,7 @@ def test_a_random_history_settles_and_is_replayed(seed: int) -> None:
                     instance=member.instance,
                 )
         elif act < 0.85:
-            groups.join()  # an id that is never used
+            groups.join()  # the new member never uses its id
         simulation.run(chance.randrange(8) * STEP_MS)
 
     simulation.run(3 * (SESSION_MS + REBALANCE_MS))

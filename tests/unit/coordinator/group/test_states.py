@@ -1,4 +1,4 @@
-"""The table of a classic group's states, cell by cell: what each request meets in each state."""
+"""The table of a classic group's states, cell by cell: the answer to each request in each state."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def delete_offsets(scene: Scene) -> str:
 UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"
 
 # The columns are the states: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead. A rebalance of a single
-# member is complete at once, but for the first one of an empty group.
+# member completes at once, except the first rebalance of an empty group.
 CELLS: dict[Callable[[Scene], str], tuple[str, str, str, str, str]] = {
     join_new: (
         "parked, PreparingRebalance",
@@ -132,7 +132,7 @@ def test_a_request_meets_what_the_table_says(request_: Callable[[Scene], str], s
     assert request_(scene) == CELLS[request_][[*State].index(state)]
 
 
-# What a request leaves the group in, where it isn't refused: (request, state before) → state after.
+# The state in which a request leaves the group, unless it is refused: (request, state before) → state after.
 AFTER = {
     (join_new, EMPTY): PREPARING,
     (join_new, PREPARING): PREPARING,
@@ -140,7 +140,7 @@ AFTER = {
     (join_new, STABLE): PREPARING,
     (join_known, PREPARING): COMPLETING,
     (join_known, COMPLETING): COMPLETING,
-    (join_known, STABLE): COMPLETING,  # of the leader, who is alone: a rebalance, complete at once
+    (join_known, STABLE): COMPLETING,  # the leader is the only member, so its rebalance completes at once
     (sync, COMPLETING): STABLE,
     (sync, STABLE): STABLE,
     (heartbeat, PREPARING): PREPARING,
@@ -148,7 +148,7 @@ AFTER = {
     (heartbeat, STABLE): STABLE,
     (commit_as_member, PREPARING): PREPARING,
     (commit_as_member, STABLE): STABLE,
-    (leave, PREPARING): COMPLETING,  # the one that waits is all that is left
+    (leave, PREPARING): COMPLETING,  # only the member that waits is left
     (leave, COMPLETING): EMPTY,
     (leave, STABLE): EMPTY,
 }

@@ -1,4 +1,4 @@
-"""Static members: their fencing, and how they come back without anybody noticing (KIP-345, KIP-814)."""
+"""Static members: how they are fenced, and how they come back unnoticed (KIP-345, KIP-814)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def joined(answer: Answer) -> JoinGroupResponse:
 
 
 def pair(groups: Groups, version: int = 9, rebalance_ms: int = 60_000) -> tuple[str, str]:
-    """A stable group of "one", who leads, and "two"."""
+    """Return a stable group of "one", who leads, and "two"."""
     first = groups.join(version=version, instance="one", rebalance_ms=rebalance_ms)
     groups.runtime.pass_ms(0)
     one = joined(first).member_id
@@ -39,7 +39,8 @@ def test_a_static_member_joins_at_once_in_any_version() -> None:
 
 
 def test_static_members_that_are_started_together_are_in_the_first_generation_together() -> None:
-    """As librdkafka's test 0102 starts them, 50 ms apart; at a delay of 0 the second one waits for a heartbeat."""
+    """librdkafka's test 0102 starts them 50 ms apart, too. With a delay of 0, the second one would wait for a
+    heartbeat."""
     delay_ms = int(DEFAULTS["group.initial.rebalance.delay.ms"].value)
     groups = Groups(initial_rebalance_delay_ms=delay_ms)
     first = groups.join(version=9, instance="one")

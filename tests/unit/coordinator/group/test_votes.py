@@ -10,7 +10,7 @@ def test_only_what_all_members_support_is_a_candidate() -> None:
 
 
 def test_a_name_that_a_member_lists_twice_drops_out_while_there_is_another() -> None:
-    # answered so by Kafka, which counts names
+    # Kafka answers so, since it counts names
     assert select_protocol([["p", "p", "q"]]) == "q"
     assert select_protocol([["p", "p"]]) == "p"
 
@@ -22,7 +22,7 @@ def test_each_member_votes_for_its_first_candidate_and_most_votes_win() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        # each answered so by Kafka
+        # Kafka gave each of these answers
         ("range", "roundrobin", "range"),
         ("roundrobin", "sticky", "sticky"),
         ("sticky", "cooperative-sticky", "sticky"),

@@ -1,4 +1,4 @@
-"""A shard of the share coordinator with short words for what is asked of it."""
+"""A shard of the share coordinator, with short methods for its requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ShareShards:
         )
 
     def ask(self, question: Callable[[ShareShard], A]) -> A | Error:
-        """The answer, which has to be there at once; an error's code alone."""
+        """Return the answer, which has to come at once. An error is returned as its code."""
         answers: list[A | KafkaError] = []
         drive(self.shard.ask(question), answers.append)
         (answer,) = answers
@@ -64,14 +64,14 @@ class ShareShards:
         return self.ask(lambda shard: shard.write(key_of(**key), write))
 
     def read(self, leader_epoch: int = 0, **key: Any) -> Any:
-        """State epoch, start offset, batches; or the error."""
+        """Return the state epoch, the start offset and the batches, or the error."""
         found = self.ask(lambda shard: shard.read(key_of(**key), leader_epoch))
         if isinstance(found, Error):
             return found
         return found.state_epoch, found.start_offset, [tuple(each) for each in found.batches]
 
     def summary(self, **key: Any) -> Any:
-        """State epoch, leader epoch, start offset, count; or the error."""
+        """Return the state epoch, the leader epoch, the start offset and the count, or the error."""
         found = self.ask(lambda shard: shard.summarize(key_of(**key)))
         return found if isinstance(found, Error) else tuple(found)
 
@@ -83,7 +83,7 @@ class ShareShards:
         return [record for record in found if record is not None]
 
     def restarted(self) -> ShareShards:
-        """The same log in a new shard, as after a restart."""
+        """Return a new shard with the same log, as after a restart."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]

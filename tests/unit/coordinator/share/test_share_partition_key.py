@@ -1,4 +1,4 @@
-"""Keys of share partitions as FindCoordinator is asked for them."""
+"""Keys of share partitions, as FindCoordinator requests have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the share coordinator makes of requests, and what of it a restart knows."""
+"""How the share coordinator handles requests, and what a restart remembers."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def test_an_earlier_state_epoch_is_fenced() -> None:
 
 
 def test_a_negative_epoch_is_none() -> None:
-    """KAFKA-20743: up to Kafka 4.3 −1 stood for any. It counts before all else."""
+    """KAFKA-20743: up to Kafka 4.3, −1 stood for any epoch. This check comes first."""
     shards = ShareShards()
-    for _ in range(2):  # where the share partition isn't known, and where it is
+    for _ in range(2):  # first the share partition is unknown, then it is known
         assert shards.write((0, 0, 2, 1), leader_epoch=-1) is Error.INVALID_REQUEST
         assert shards.write((0, 0, 2, 1), state_epoch=-1) is Error.INVALID_REQUEST
         assert shards.read(leader_epoch=-1) is Error.INVALID_REQUEST
@@ -145,7 +145,7 @@ def test_a_negative_epoch_is_none() -> None:
 def test_the_start_never_moves_back_and_the_count_goes_with_it(
     start: int, count: int, kept: tuple[int, int], snapshots: bool
 ) -> None:
-    """By an update and by a snapshot, and read again from the log."""
+    """This holds for an update, for a snapshot, and after reading the log again."""
     shards = ShareShards(updates_per_snapshot=0 if snapshots else 500)
     shards.initialize(start_offset=5)
     shards.write(start=5, count=3)
@@ -169,7 +169,7 @@ def test_a_deleted_share_partition_is_gone_and_one_that_isnt_there_costs_no_reco
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_each_request_is_checked_in_kafkas_order(is_known: bool) -> None:
-    """Each line is wrong in one more way than the one before; the first that Kafka looks at is told."""
+    """Each line is wrong in one more way than the line before. The answer names the error that Kafka checks first."""
     shards = ShareShards()
     if is_known:
         for partition in (0, 9):
@@ -362,6 +362,7 @@ def test_a_share_partition_has_so_many_batches_at_most(monkeypatch: pytest.Monke
     assert shards.write(*apart[6:10]) is None
     assert shards.write(apart[10]) is Error.INVALID_REQUEST
     assert len(shards.read()[2]) == 10
-    assert shards.write((0, 0, 4, 2)) is None  # of an offset that it has
-    assert shards.write((1, 1, 4, 2), (apart[11]), start=apart[3][0]) is None  # it has let go of others
+    assert shards.write((0, 0, 4, 2)) is None  # this offset is already in the state
+    # the new start drops other batches
+    assert shards.write((1, 1, 4, 2), (apart[11]), start=apart[3][0]) is None
     assert shards.read()[2][0] == apart[3]

@@ -1,4 +1,4 @@
-"""What a shard of the share coordinator does by the clock."""
+"""The periodic work of a shard of the share coordinator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_where_all_is_cold_already_nothing_is_written() -> None:
     records = len(shards.runtime.log)
     shards.runtime.pass_ms(10_000)
     assert len(shards.runtime.log) == records
-    shards.initialize(partition=1)  # somebody is at work again
+    shards.initialize(partition=1)  # the shard is in use again
     shards.runtime.pass_ms(1_000)
     assert [record.key.partition for record in shards.written()[records + 1 :]] == [0, 1]
 
@@ -83,16 +83,16 @@ def test_all_before_the_oldest_snapshot_that_counts_is_deleted() -> None:
     shards.initialize(partition=1)
     shards.write((0, 0, 2, 1))
     shards.runtime.pass_ms(1_000)
-    assert shards.deleted_before == []  # the first record of all is needed
-    shards.initialize(partition=0, state_epoch=2)  # offset 3
+    assert shards.deleted_before == []  # the very first record is still needed
+    shards.initialize(partition=0, state_epoch=2)  # this writes offset 3
     shards.runtime.pass_ms(1_000)
     assert shards.deleted_before == [1]
     shards.runtime.pass_ms(5_000)
     assert shards.deleted_before == [1]
-    shards.delete(partition=1)  # offset 4
+    shards.delete(partition=1)  # this writes offset 4
     shards.runtime.pass_ms(1_000)
     assert shards.deleted_before == [1, 3]
-    shards.delete(partition=0)  # offset 5
+    shards.delete(partition=0)  # this writes offset 5
     shards.runtime.pass_ms(1_000)
     assert shards.deleted_before == [1, 3, 5]
 

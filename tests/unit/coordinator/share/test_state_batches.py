@@ -1,4 +1,4 @@
-"""State batches are put over each other where they touch: a share partition may have tens of thousands of them."""
+"""State batches are merged where they touch. A share partition may have tens of thousands of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANY = 10_000
 
 @pytest.fixture
 def merged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many batches each merge was of."""
+    """Return a list that gets the number of batches of each merge."""
     counts: list[int] = []
     merge: Callable[[list[StateBatch]], list[StateBatch]] = state_batches._merged
 

@@ -1,4 +1,4 @@
-"""A share partition on a log of record batches, with durable state in memory and time that a test moves."""
+"""A share partition on a log of record batches, with durable state in memory and a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LOCK_MS = 30_000
 
 
 def bury_nothing_more(letter: DeadLetter) -> None:
-    """Nothing was given to be buried."""
+    """Do nothing: no record is given to be buried."""
 
 
 class Shared:
-    """A share partition, with short words for what members do. Errors are those of the acknowledgements, by code."""
+    """A share partition, with short methods for what members do. Errors are the codes of the acknowledgements."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Shared:
         reset: int | Error = 0,
         **settings: object,
     ) -> None:
-        """`batches`: first and last offsets of the log's record batches."""
+        """Begin with a log. `batches` has the first and last offsets of its record batches."""
         self.log = [FetchedBatch(first, last) for first, last in batches]
         self.runtime = runtime or FakeRuntime()
         self.persister = persister or MemoryPersister()
@@ -72,7 +72,7 @@ class Shared:
         )
 
     def restarted(self) -> Shared:
-        """A new leader, or the same one after a kill: only what is durable is known."""
+        """Return a new leader, or the same one after a kill. It knows only what is durable."""
         self.partition.fence()
         settings = self.settings._asdict()
         again = Shared(persister=self.persister, runtime=self.runtime, reset=self.reset, **settings)
@@ -90,7 +90,7 @@ class Shared:
         self._buried = done
 
     def bury(self) -> None:
-        """All that is dead is in its queue."""
+        """Put all dead records into the dead letter queue."""
         dead, self.dead = self.dead, []
         for letter in dead:
             self._buried(letter)
@@ -105,7 +105,8 @@ class Shared:
         read: int = 100,
         aborted: Sequence[AbortedFrom] = (),
     ) -> list[tuple[int, int, int]]:
-        """First, last, delivery count of what is acquired; `read`: so many record batches at most are read."""
+        """Return the first offset, last offset and delivery count of what is acquired. At most `read` record batches
+        are read."""
         partition = self.partition
         if not partition.begin_fetch(self):
             return []
@@ -125,7 +126,8 @@ class Shared:
         return [tuple(each) for each in acquired]  # type: ignore[misc]
 
     def ack(self, *parts: tuple[int, int, int | list[int]], member: str = "m") -> int | None:
-        """First, last, type or types of each; None while it isn't answered."""
+        """Acknowledge batches of (first, last, type or types), and return the error code. It is None until the answer
+        comes."""
         answers: list[int] = []
         batches = [
             AcknowledgementBatch(
@@ -152,7 +154,7 @@ class Shared:
 
     @property
     def span(self) -> tuple[int, int, int]:
-        """Start, end, how many are done with behind the start."""
+        """Return the start, the end, and how many records behind the start are done with."""
         records = self.partition.records
         return records.start_offset, records.end_offset, records.terminal_count
 
@@ -161,7 +163,7 @@ class Shared:
         return self.partition.next_fetch_offset()
 
     def states(self) -> dict[int, tuple[int, int, str]]:
-        """State, delivery count and owner of each offset in flight."""
+        """Return the state, the delivery count and the owner of each offset in flight."""
         return {
             offset: (state.state, state.delivery_count, state.member_id)
             for batch in self.partition.records
@@ -171,5 +173,5 @@ class Shared:
 
 
 def in_batches(count: int, size: int, first: int = 0) -> list[tuple[int, int]]:
-    """So many record batches of a size, in a row."""
+    """Return so many record batches of one size, in a row."""
     return [(first + place * size, first + (place + 1) * size - 1) for place in range(count)]

@@ -1,4 +1,4 @@
-"""Acknowledgements, locks and the ends of sessions: what is written, and what becomes of it while it is."""
+"""Acknowledgements, locks and ends of sessions: what is written, and what happens while the write is pending."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_release_that_is_pending_where_the_log_begins_later_stays_archived(beg
 
 
 def test_what_is_given_back_below_the_log_start_is_archived_though_its_write_fails() -> None:
-    """Kafka has it available, and reads at an offset that the log doesn't have, again and again."""
+    """Kafka makes it available, and then reads an offset that the log doesn't have, again and again."""
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
     shared.persister.holds = True
@@ -212,7 +212,7 @@ def test_what_is_given_back_below_the_log_start_is_archived_though_its_write_fai
 
 
 def test_a_batch_that_the_log_begins_within_is_given_back_from_there_on_where_its_write_fails() -> None:
-    """Else what is before would be fetched for ever: the log has it no more."""
+    """Otherwise the records before the log start, which are gone, would be fetched for ever."""
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
     shared.persister.holds = True

@@ -1,4 +1,4 @@
-"""What a member is given of what was read: the numbers are those that Apache Kafka gave where it was tried."""
+"""Which of the records that were read a member acquires. The numbers come from trials with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_acknowledged_behind_an_open_record_counts_as_in_flight() -> Non
 
 
 def test_delivery_is_throttled_from_half_of_the_limit_on() -> None:
-    """Of 16 records with limit 5: 16, 16, 16, 8, then one by one at count 5."""
+    """Of 16 records with limit 5, deliveries have 16, 16, 16 and 8 records, and then one at a time at count 5."""
     shared = Shared([(0, 15)])
     found = []
     for _ in range(6):
@@ -128,7 +128,7 @@ def test_a_hole_in_the_log_lies_inside_of_what_is_acquired() -> None:
 
 
 def test_record_batches_behind_the_first_that_is_too_far_change_nothing() -> None:
-    """Who reads for a fetch needn't know all that was read."""
+    """So a fetch needn't know everything that was read."""
     for most in (1, 7, 12, 40):
         whole, some = Shared(in_batches(10, 5)), Shared(in_batches(10, 5))
         for shared in (whole, some):
@@ -155,7 +155,7 @@ def test_acquired_records_below_the_log_start_are_archived_with_their_lock() -> 
     shared.fetch(most=20, batch_size=100)
     shared.partition.begin_at(5)
     assert shared.states()[0] == (ACQUIRED, 1, "m")
-    assert shared.ack((0, 4, ACCEPT)) == 0  # ignored
+    assert shared.ack((0, 4, ACCEPT)) == 0  # this acknowledgement is ignored
     shared.runtime.pass_ms(LOCK_MS)
     assert shared.states()[4] == (ARCHIVED, 1, "")
     assert shared.states()[5] == (AVAILABLE, 1, "")
@@ -163,14 +163,14 @@ def test_acquired_records_below_the_log_start_are_archived_with_their_lock() -> 
 
 
 def test_nothing_before_the_start_is_acquired_of_a_record_batch_that_begins_there() -> None:
-    """Though something is in flight still that lies before it: what is pending, or acquired."""
+    """Records before the start may still be in flight: acquired, or with a pending write."""
     shared = Shared([(0, 2), (5, 9)])
     assert shared.fetch(read=1) == [(0, 2, 1)]
     shared.partition.begin_at(7)
     assert [batch.first_offset for batch in shared.partition.records] == [0]
     assert shared.fetch("n") == [(7, 9, 1)]
     assert shared.ack((7, 9, ACCEPT), member="n") == 0
-    shared.runtime.pass_ms(LOCK_MS)  # of what lies before the start
+    shared.runtime.pass_ms(LOCK_MS)  # the lock on records before the start ends
     assert shared.span == (10, 10, 0)
 
 
@@ -195,7 +195,7 @@ def test_terminal_records_below_the_log_start_count_no_more() -> None:
 
 
 def test_records_of_aborted_transactions_are_cut_out() -> None:
-    """Data 0-1, committed 2-4 and marker 5, aborted 6-8 and marker 9, data 10-11."""
+    """The log has data 0-1, committed 2-4 with marker 5, aborted 6-8 with marker 9, and data 10-11."""
     shared = Shared()
     shared.log = [
         FetchedBatch(0, 1),
@@ -226,7 +226,7 @@ def test_two_aborted_transactions_in_one_range() -> None:
 
 
 def test_aborted_records_as_many_as_may_be_in_flight_hold_nobody_up() -> None:
-    """Nothing is written about them, so that no write moves the start."""
+    """Nothing is written about aborted records, so no write moves the start."""
     shared = Shared(partition_max_record_locks=100)
     shared.log = [
         *(FetchedBatch(first, last, 1, is_transactional=True) for first, last in in_batches(20, 10)),
@@ -287,7 +287,7 @@ def test_durable_state_that_no_memory_has_room_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_after_a_kill_what_was_acquired_and_never_written_is_new() -> None:
-    """Of 20 acquired, accepted 5-6, released 8, rejected 14."""
+    """Of 20 acquired records, 5-6 are accepted, 8 is released and 14 is rejected."""
     shared = Shared(in_batches(4, 5))
     shared.fetch(batch_size=5)
     assert shared.ack((5, 6, ACCEPT), (8, 8, RELEASE), (14, 14, REJECT)) == 0
@@ -332,7 +332,7 @@ def test_holes_below_the_log_start_are_not_read_for(log_start: int, following: i
     acquired = again.fetch()
     assert acquired[-2:] == [(max(15, log_start), 19, 1), (20, 24, 2)]
     assert again.ack(*((first, last, ACCEPT) for first, last, _ in acquired)) == 0
-    again.runtime.pass_ms(LOCK_MS)  # of what came along from before the start
+    again.runtime.pass_ms(LOCK_MS)  # the lock on records from before the start ends
     assert again.span == (25, 25, 0)
 
 

@@ -1,4 +1,5 @@
-"""Records on their way to a dead letter queue: which are, what is written of it, and what a restart finds."""
+"""Records on their way to a dead letter queue: which records these are, what is written about them, and what a restart
+finds."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def test_a_rejected_record_is_archiving_until_it_is_buried() -> None:
     shared.fetch()
     assert shared.ack((0, 4, [REJECT, REJECT, ACCEPT, GAP, RELEASE])) == 0
     assert shared.dead == [DeadLetter(0, 1, 1, REJECTED)]
-    assert shared.span == (0, 4, 2)  # neither ends the range nor counts
+    assert shared.span == (0, 4, 2)  # a gap neither ends the range nor counts
     assert [shared.states()[offset][0] for offset in range(5)] == [
         ARCHIVING,
         ARCHIVING,
@@ -118,7 +119,7 @@ def test_a_lock_that_ends_while_a_write_fails_buries_the_last_delivery() -> None
 
 @pytest.mark.parametrize("error", [Error.FENCED_LEADER_EPOCH, Error.FENCED_STATE_EPOCH])
 def test_a_leader_that_is_fenced_buries_nothing_when_a_lock_ends(error: Error) -> None:
-    """Another one may deliver the record still."""
+    """Another leader may still deliver the record."""
     shared = dying((0, 0), limit=1)
     shared.fetch()
     shared.persister.error = error
@@ -131,7 +132,7 @@ def test_a_kill_has_what_is_archiving_buried_again(is_buried: bool) -> None:
     shared = dying((0, 4))
     shared.fetch()
     shared.ack((0, 4, [REJECT, REJECT, ACCEPT, RELEASE, RELEASE]))
-    if is_buried:  # and its write isn't there
+    if is_buried:  # the records are buried, but that isn't written
         shared.persister.holds = True
         shared.bury()
         shared.persister.held.clear()
@@ -149,7 +150,7 @@ def test_a_kill_tells_by_the_count_what_it_was_for() -> None:
     shared.fetch()
     shared.ack((0, 1, REJECT))
     assert shared.dead == [DeadLetter(0, 1, 1, REJECTED)]
-    assert shared.restarted().dead == [DeadLetter(0, 1, 1, EXHAUSTED)]  # as in Kafka
+    assert shared.restarted().dead == [DeadLetter(0, 1, 1, EXHAUSTED)]  # Kafka does so, too
 
 
 def test_a_dropped_share_partition_writes_no_more_of_it() -> None:

@@ -1,4 +1,5 @@
-"""Offsets that are told apart, but for those in a row that have all in common: a batch may have millions."""
+"""Offsets of a batch that are tracked one by one. Consecutive offsets with equal states are kept as runs, since a batch
+may have millions."""
 
 from __future__ import annotations
 
@@ -31,18 +32,18 @@ from tests.unit.coordinator.share_partition.partition import (
 )
 
 LAST = 10**12
-"""Of one batch: whoever looked at each offset would never come to its end."""
+"""The last offset of one batch. Code that looked at each offset would never finish."""
 
 
 class Forgetful(MemoryPersister):
-    """It says that it has written, and doesn't look at each offset."""
+    """A persister that claims to have written, and doesn't look at each offset."""
 
     def _keep(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         pass
 
 
 def runs(shared: Shared) -> list[tuple[int, int, int]]:
-    """First and last offset and state of each run of the first batch."""
+    """Return the first offset, last offset and state of each run of the first batch."""
     batch = next(iter(shared.partition.records))
     return [(first, last, state.state) for first, last, state in batch.runs(0, LAST)]
 
@@ -77,7 +78,8 @@ def test_a_lock_of_a_huge_batch_ends_some_offsets_at_a_time() -> None:
     for turn in (1, 2):
         shared.runtime.timers.fire_due()
         given_back = turn * MOST_EXPIRED_AT_ONCE
-        assert len(shared.persister.writes) == 1 + given_back  # one for each offset, as in Kafka
+        # there is one write for each offset, as in Kafka
+        assert len(shared.persister.writes) == 1 + given_back
         assert runs(shared)[:2] == [(0, 4, AVAILABLE), (5, 5, ARCHIVED)]
         assert runs(shared)[-1] == (given_back + 1, LAST, ACQUIRED)
         assert len(runs(shared)) == 3 + turn
@@ -142,14 +144,14 @@ def test_what_is_taken_back_counts_on_either_side_of_where_the_log_begins(begins
 
 
 def test_of_many_acknowledgements_no_cut_moves_what_lies_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which take a minute then: every second one of 500,000 offsets, behind which as many runs lie already."""
+    """Moving would take a minute for every second one of 500,000 offsets, if as many runs lie behind them."""
     shared = huge()
     moved: list[int] = []
     monkeypatch.setattr(InFlightBatch, "_part", lambda batch, place, offset: moved.append(offset))
     assert shared.ack(*((offset, offset, ACCEPT) for offset in range(100, 200, 2))) == 0
     assert shared.ack(*((offset, offset, REJECT) for offset in range(0, 100, 2))) == 0
-    assert shared.ack((1, 97, [RELEASE, RENEW] * 48 + [RELEASE])) != 0  # every second one is rejected
-    assert shared.ack((99, 99, ACCEPT), (99, 99, ACCEPT)) != 0  # acknowledged already
+    assert shared.ack((1, 97, [RELEASE, RENEW] * 48 + [RELEASE])) != 0  # every second offset is refused
+    assert shared.ack((99, 99, ACCEPT), (99, 99, ACCEPT)) != 0  # this offset is already acknowledged
     assert not moved
     assert len(runs(shared)) == 200
 
@@ -222,7 +224,7 @@ def test_what_is_available_may_be_cut_before_the_next_is_asked_for() -> None:
 
 
 def test_a_fetch_looks_at_many_runs_without_giving_out_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 200,000 it was a third of a second, for one record."""
+    """With 200,000 runs, this took a third of a second for one record."""
     shared = huge(999)
     assert shared.ack(*((offset, offset, RELEASE) for offset in range(1, 1_000, 2))) == 0
     monkeypatch.setattr(InFlightBatch, "runs", None)
@@ -231,7 +233,7 @@ def test_a_fetch_looks_at_many_runs_without_giving_out_each(monkeypatch: pytest.
 
 
 def test_the_end_of_a_lock_looks_at_no_more_than_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 10,000 locks, each of one record of the same batch, each would look at all of these."""
+    """With 10,000 locks on one record each of the same batch, each lock would look at all 10,000."""
     shared = huge(9)
     assert shared.ack(*((offset, offset, RELEASE) for offset in range(0, 10, 2))) == 0
     assert shared.fetch("n", 2, limits=True) == [(0, 0, 2), (2, 2, 2)]

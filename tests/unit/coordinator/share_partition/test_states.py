@@ -94,7 +94,7 @@ RENEW   | 121       | ACQUIRED     | 121          | 121
 @pytest.mark.parametrize("told_apart", [False, True])
 @pytest.mark.parametrize(("kind", "before", "outcome"), cells(ACKNOWLEDGEMENTS))
 def test_an_acknowledgement_meets_a_record(kind: str, before: str, outcome: str, told_apart: bool) -> None:
-    """Offset 0 stays acquired, so that what follows stays in flight; of a batch, or of offsets told apart."""
+    """Offset 0 stays acquired, so that the following ones stay in flight. They are tracked as a batch or one by one."""
     shared = Shared([(0, 0), (1, 4)])
     shared.fetch(read=1)
     shared.fetch()

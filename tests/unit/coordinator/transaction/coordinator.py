@@ -1,4 +1,4 @@
-"""Transactional ids in a runtime of their own: a log in memory, and markers that a test answers as it likes."""
+"""A transaction coordinator in a runtime of its own: a log in memory, and markers that a test answers as it likes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Write(NamedTuple):
 
 
 class FakeMarkers:
-    """The port `Markers`: answers at once what `errors` says, NONE without it, and nothing while it is `held`."""
+    """The port `Markers`. It answers at once what `errors` says, or NONE. While it is `held`, it answers nothing."""
 
     def __init__(self) -> None:
         self.errors: dict[TopicPartition, Error | None] = {}
@@ -60,7 +60,7 @@ class FakeMarkers:
 
 
 def answered(answer: T | Later[T], told: Callable[[T], None]) -> None:
-    """It is told the answer in the call in which that comes."""
+    """Call `told` with the answer as soon as it comes, in the same call."""
     if isinstance(answer, Later):
         later: Later[T] = answer
         later.when_answered(lambda: told(later.result()))
@@ -69,9 +69,9 @@ def answered(answer: T | Later[T], told: Callable[[T], None]) -> None:
 
 
 class Coordinator:
-    """A shard with short words for what clients ask. The transactional id is "x", the timeout TIMEOUT_MS.
+    """A shard with short methods for what clients ask. The transactional id is "x", the timeout TIMEOUT_MS.
 
-    Each answer is the Error, or what came of it. `level` is the cluster's transaction.version.
+    Each answer is the Error or the result. `level` is the cluster's transaction.version.
     """
 
     def __init__(self, runtime: FakeRuntime | None = None, *, level: int = 2, epoch: int = 3) -> None:
@@ -156,14 +156,14 @@ class Coordinator:
     def begun(
         self, *partitions: TopicPartition, version: int = 2, timeout_ms: int = TIMEOUT_MS
     ) -> ProducerIdAndEpoch:
-        """A producer with a transaction that is open."""
+        """Return a producer with an open transaction."""
         me = self.init(timeout_ms=timeout_ms)
         assert isinstance(me, ProducerIdAndEpoch)
         assert self.add(*me, *partitions, version=version) is Error.NONE
         return me
 
     def configure(self, **settings: Any) -> None:
-        """Other settings, of a shard that has nothing yet."""
+        """Change the settings of a shard that has no transactions yet."""
         assert not self.shard.transactions
         self.settings = TransactionSettings(**settings)
         self.shard = self._new_shard()
@@ -173,7 +173,7 @@ class Coordinator:
         return self.shard.completions
 
     def put(self, state: TransactionState, producer_id: int, epoch: int, **fields: object) -> None:
-        """The id "x" as it is after a record of this state, whatever came before; T0 is in an open transaction."""
+        """Put the id "x" into the state of such a record, whatever came before. T0 is in an open transaction."""
         is_open = state not in (0, 4, 5, 6)
         self.shard._manager.apply(
             "x",
@@ -189,7 +189,7 @@ class Coordinator:
 
     @property
     def state(self) -> str:
-        """Of the id "x"; with what is pending behind an arrow."""
+        """Return the state of the id "x". An arrow leads to a pending state."""
         pending = self.x.pending_state
         return STATE_NAMES[self.x.state] + ("" if pending is None else f"→{STATE_NAMES[pending]}")
 
@@ -197,14 +197,14 @@ class Coordinator:
         return [decode_record(*record) for record, _ in self.runtime.log[since:]]
 
     def told(self, since: int = 0) -> list[str]:
-        """Each record as "State id/epoch"."""
+        """Return each record as "State id/epoch"."""
         return [
             "tombstone" if it is None else f"{STATE_NAMES[it.state]} {it.producer_id}/{it.producer_epoch}"
             for _, it in self.records(since)
         ]
 
     def marked(self) -> list[str]:
-        """Each write of a marker as "commit id/epoch TV: partitions"."""
+        """Return each write of a marker as "commit id/epoch TV: partitions"."""
         return [
             f"{'commit' if it.marker.commit else 'abort'} {it.marker.producer_id}/{it.marker.producer_epoch} "
             f"TV{it.marker.transaction_version}: "
@@ -213,8 +213,8 @@ class Coordinator:
         ]
 
     def restarted(self, *, is_held: bool = False, lags: bool = False) -> Coordinator:
-        """The same log in a new shard, as after a restart. Producer ids come from a block further on. `lags`: nothing
-        of the log is known to be committed."""
+        """Return a new shard with the same log, as after a restart. Producer ids come from a later block. With `lags`,
+        none of the log is known to be committed."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
@@ -231,7 +231,7 @@ class Coordinator:
 
 
 class Answer(Generic[T]):
-    """What a callback was called with, once."""
+    """The one argument with which a callback was called."""
 
     def __init__(self) -> None:
         self.all: list[T] = []

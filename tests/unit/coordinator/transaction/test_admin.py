@@ -17,7 +17,7 @@ def listed(coordinator: Coordinator, wanted: TransactionFilter) -> list[str]:
 
 @pytest.fixture
 def three() -> Coordinator:
-    """7 empty, 8 open for 1000 ms, 9 committed 500 ms after it began."""
+    """Have producer 7 empty, 8 open for 1000 ms, and 9 committed 500 ms after its transaction began."""
     it = Coordinator()
     it.init(name="empty")
     it.init(name="open")

@@ -1,4 +1,4 @@
-"""From Prepare* to Complete*: what the coordinator makes of each answer to a marker."""
+"""From Prepare* to Complete*: how the coordinator reacts to each answer to a marker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator, 
 
 
 def ended(*, commit: bool = True, version: int = 2, level: int = 2, held: bool = True) -> Coordinator:
-    """A transaction in t-0 and t-1 that was just ended, its markers held."""
+    """Return a transaction in t-0 and t-1 that has just ended. Its markers are held."""
     it = Coordinator(level=level)
     me = it.begun(T0, T1, version=version)
     it.markers.is_held = held

@@ -25,7 +25,7 @@ class Crashed(BaseException):
 
 
 class Script:
-    """One client's three transactions: committed, aborted, timed out; near the end of its epochs or not."""
+    """One client's three transactions: committed, aborted and timed out. Its epochs may be nearly used up."""
 
     def __init__(self, version: int, first_epoch: int, at: int, how: str) -> None:
         self.version = version
@@ -35,7 +35,7 @@ class Script:
         self.me = ProducerIdAndEpoch(7, first_epoch)
         self.it = Coordinator()
         self.it.put(EMPTY, 7, first_epoch, last_producer_epoch=first_epoch - 1)
-        assert self.it.init(7, first_epoch - 1) == self.me  # so that the log has it
+        assert self.it.init(7, first_epoch - 1) == self.me  # so that the log has this record
         self.it.shard.start()
         self._interrupt()
 
@@ -81,7 +81,7 @@ class Script:
             if self.version == 2:
                 self.me = answer
         assert self._until_answered(lambda: self.it.add(*self.me, T0, version=self.version)) is Error.NONE
-        for _ in range(2):  # where the first abort fails, the next look tries again
+        for _ in range(2):  # if the first abort fails, the next check tries again
             try:
                 self.it.runtime.pass_ms(TIMEOUT_MS + 20_000)
             except Crashed:
@@ -90,7 +90,7 @@ class Script:
         self.told.append("abort")
 
     def ended(self) -> list[str]:
-        """How the transactions ended, as Prepare* says in the log."""
+        """Return how the transactions ended, by the Prepare* records in the log."""
         return [
             told.split()[0].removeprefix("Prepare").lower() for told in self.it.told() if told[:4] == "Prep"
         ]

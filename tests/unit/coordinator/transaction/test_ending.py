@@ -1,4 +1,4 @@
-"""EndTxn of both versions, beyond what the table of states says."""
+"""EndTxn of both versions, apart from the table of states."""
 
 from __future__ import annotations
 

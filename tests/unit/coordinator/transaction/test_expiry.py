@@ -1,4 +1,4 @@
-"""What time does: timeouts of transactions, expiry of transactional ids."""
+"""What happens with time: transactions time out, and transactional ids expire."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_after_a_fence_that_failed_the_next_transaction_is_bumped_anew() -> None
 
 
 def of_many_days() -> Coordinator:
-    """It looks for what has timed out as seldom as for what has expired, so that a week is quickly over."""
+    """Return a coordinator that checks for timeouts as rarely as for expiry, so that simulating a week is quick."""
     it = Coordinator()
     it.configure(abort_timed_out_interval_ms=HOUR_MS)
     return it
@@ -249,7 +249,7 @@ def test_ids_that_expire_together_go_a_batch_in_a_turn(monkeypatch: pytest.Monke
     while it.shard.transactions:
         turns.append(len(it.shard.transactions))
         it.runtime.timers.fire_due(lambda: True)
-    assert [*dict.fromkeys(turns)] == [16, 12, 8, 4]  # the look for timeouts has a turn of its own
+    assert [*dict.fromkeys(turns)] == [16, 12, 8, 4]  # the check for timeouts has a turn of its own
 
 
 def test_time_is_not_looked_at_where_there_is_no_id() -> None:

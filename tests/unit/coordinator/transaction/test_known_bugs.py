@@ -1,4 +1,4 @@
-"""Bugs that Kafka had, each by its number, as far as the coordinator alone can show them.
+"""Bugs that Kafka had, each by its number, if the coordinator alone can show them.
 
 The rotation's (KAFKA-18660, 19367, 20090, 20310) are in `test_rotation.py`.
 """

@@ -1,5 +1,5 @@
-"""Written is not committed: what a move of each kind does, and what others see, while its record is on its way to the
-other replicas, and when it gets there or is lost."""
+"""Written isn't committed. Each kind of move, and what others see, while its record is on its way to the other
+replicas, and when it arrives or is lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ongoing(level: int = 2) -> Coordinator:
 
 
 MOVES: dict[str, tuple[Callable[[], Coordinator], Ask, str, str, str]] = {
-    # before, what is asked, the state meanwhile, the state after it, what is answered then
+    # setup, request, state meanwhile, state afterwards, final answer
     "InitProducerId anew": (Coordinator, init, "Empty→Empty", "Empty", "7/0"),
     "InitProducerId again": (empty, init, "Empty→Empty", "Empty", "7/1"),
     "InitProducerId V2 aborts": (ongoing, init, "Ongoing→PrepareAbort", "CompleteAbort", "51"),
@@ -94,7 +94,7 @@ def said(outcome: Outcome) -> str:
 
 
 def begun(move: str) -> tuple[Coordinator, Outcome]:
-    """The move's record is written, and isn't committed."""
+    """Begin a move. Its record is written, but not committed."""
     before, ask, *_ = MOVES[move]
     it = before()
     it.runtime.commit()
@@ -138,7 +138,7 @@ def test_it_is_applied_answered_and_carried_to_its_end_once_all_is_committed(mov
     it, outcome = begun(move)
     it.runtime.commit()
     assert said(outcome) == answer
-    it.runtime.commit()  # of Complete*
+    it.runtime.commit()  # this commits Complete*
     assert it.state == after
     assert it.completions == {}
     assert it.told()[-1].startswith(after)
@@ -155,7 +155,7 @@ def test_a_record_that_is_lost_takes_the_move_back(move: str, error: Error) -> N
     if was.shard.transactions:
         assert it.state == was.state
     assert (it.x.pending_state, it.marked(), it.completions) == (None, [], {})
-    it.runtime.commit()  # too late
+    it.runtime.commit()  # this comes too late
     assert it.x.pending_state is None
     assert len(outcome.all) == 1
 
@@ -209,7 +209,7 @@ def test_a_shard_that_is_given_up_before_the_completion_is_committed_leaves_it_t
     it.runtime.commit()
     it.runtime.pass_ms(10 * TIMEOUT_MS)
     assert it.shard.transactions == {}
-    it.runtime.log = it.runtime.log[:-1]  # the record was on one replica alone
+    it.runtime.log = it.runtime.log[:-1]  # only one replica had the record
     assert it.restarted().state == after
     assert len(outcome.all) == 1
 
@@ -263,7 +263,7 @@ def test_an_expired_id_is_forgotten_once_its_tombstone_is_committed() -> None:
 
 @pytest.mark.parametrize("question", ["add", "verify"])
 def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(question: str) -> None:
-    """Else the next leader doesn't know of them, perhaps, and their records are undecided for good."""
+    """Otherwise the next leader might not know of them, and their records would stay undecided for good."""
     before = Coordinator()
     before.begun(T0)
     producer = TransactionalProducer("x", 7, 0)
@@ -283,6 +283,6 @@ def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(que
         else:
             it.runtime.commit()
             assert told == [None]
-            it.runtime.lags = True  # what comes then holds nobody up who asks of what was there
+            it.runtime.lags = True  # later records don't hold up questions about earlier ones
             answered(it.shard.add_partitions(producer, [T0], client_transaction_version=2), told.append)
             assert told == [None, None]

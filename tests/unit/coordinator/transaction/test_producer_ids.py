@@ -1,4 +1,4 @@
-"""Who waits for a producer id is told once there is one, however many wait."""
+"""Everybody who waits for a producer id is told once there is one, however many wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.waiting import Later
 
 
 class Blocks:
-    """Records blocks when the test says so."""
+    """A producer id allocator that records blocks when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[Callable[[int | KafkaError], None]] = []
@@ -70,7 +70,7 @@ def test_one_that_cannot_be_told_harms_none_of_the_others(error: type[Exception]
 
     ids.left().when_answered(fails)
     ids.left().when_answered(lambda: take(ids, given))
-    if error is BrokenInvariantError:  # which the caller stops the broker for
+    if error is BrokenInvariantError:  # the caller stops the broker because of this error
         with pytest.raises(BrokenInvariantError):
             blocks.record()
     else:

@@ -215,11 +215,11 @@ def test_versions_of_a_newer_kafka_are_passed_over(
         (
             encode_key("x"),
             encode_value(EMPTY_V1, 0)[:16] + b"\x08" + encode_value(EMPTY_V1, 0)[17:],
-        ),  # state 8
+        ),  # the state 8 doesn't exist
         (
             encode_key("x"),
             encode_value(EMPTY_V1, 0)[:16] + b"\x01" + encode_value(EMPTY_V1, 0)[17:],
-        ),  # no partitions
+        ),  # this state has to have partitions
         (encode_key("x"), encode_value(transit(client_transaction_version=3), 1)),
     ],
 )

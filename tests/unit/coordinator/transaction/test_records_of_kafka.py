@@ -1,4 +1,4 @@
-"""The records of `__transaction_state` that Apache Kafka left behind: read, and written again byte for byte."""
+"""Records of `__transaction_state` that Apache Kafka wrote. They are read, and written again byte for byte."""
 
 from __future__ import annotations
 

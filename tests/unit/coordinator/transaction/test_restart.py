@@ -1,4 +1,4 @@
-"""What a restart makes of each state that the log may hold."""
+"""How a restart continues from each state that the log may have."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_prepared_one_without_partitions_completes_by_itself() -> None:
     it = Coordinator()
     it.init()
     it.end(7, 0, commit=False)
-    it.runtime.log.pop()  # Complete*
+    it.runtime.log.pop()  # this is Complete*
     again = it.restarted()
     assert again.told() == ["Empty 7/0", "PrepareAbort 7/1", "CompleteAbort 7/1"]
 

@@ -70,7 +70,7 @@ def test_an_end_of_v1_leaves_the_epoch_as_it_is(epoch: int, commit: bool) -> Non
     assert it.marked() == [f"{word.lower()} 7/{epoch} TV0: t-0"]
 
 
-# What the coordinator ends on its own, by the cluster's level; and what InitProducerId answers then.
+# How the coordinator ends a transaction on its own, by the cluster's level, and what InitProducerId answers then.
 FENCES = {
     (1, 32764): ("PrepareAbort 7/32765", "abort 7/32765 TV0: t-0", "CompleteAbort 7/32765", (7, 32766)),
     (1, 32765): ("PrepareAbort 7/32766", "abort 7/32766 TV0: t-0", "CompleteAbort 7/32766", (8, 0)),

@@ -34,11 +34,11 @@ TIMEOUT_MS = 30_000
 
 
 class Crashed(BaseException):
-    """The broker is gone, in the middle of an append."""
+    """The broker has died in the middle of an append."""
 
 
 class CrashingRuntime(FakeRuntime):
-    """An append may fail, or be the last thing that happens, with or without its record."""
+    """A runtime whose append may fail, or be the last thing that happens, with or without its record."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class CrashingRuntime(FakeRuntime):
 
 
 class Leader:
-    """One partition: what the leader makes of data and of markers (`ProducerAppendInfo`)."""
+    """One partition: how its leader handles data and markers (`ProducerAppendInfo`)."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, int] = {}
@@ -93,7 +93,7 @@ class Leader:
 
 
 class Network:
-    """The port `Markers` over a network that holds, loses, repeats and reorders."""
+    """The port `Markers` over a network that delays, loses, repeats and reorders."""
 
     def __init__(self, rng: random.Random, leaders: dict[TopicPartition, Leader]) -> None:
         self.rng = rng
@@ -121,7 +121,7 @@ class Network:
             if marker.transaction_version >= 2:
                 self.in_flight.append(
                     arrive
-                )  # it does arrive, later: only the epochs of V2 tell it apart then
+                )  # it arrives later, and then only the epochs of V2 tell it apart
 
         chance = 1.0 if self.is_calm else self.rng.random()
         if chance < 0.15:
@@ -139,7 +139,7 @@ class Network:
 
 
 class Producer:
-    """A client of one transactional id. What it was told is in the simulation's books."""
+    """A client of one transactional id. The simulation keeps a record of what it was told."""
 
     def __init__(self, simulation: Simulation, name: str, version: int) -> None:
         self.simulation = simulation
@@ -153,7 +153,7 @@ class Producer:
         rng = self.simulation.rng
         if (
             self.me is None or rng.random() < 0.03
-        ):  # the second: another instance, or one that died and came again
+        ):  # the second case: another instance, or one that died and came back
             self.me = self.transaction = self.ending = None
             answer = self.simulation.coordinator.init(name=self.name, timeout_ms=TIMEOUT_MS)
             self.me = answer if isinstance(answer, ProducerIdAndEpoch) else None
@@ -190,14 +190,15 @@ class Producer:
         assert self.ending is not None
         assert self.transaction is not None
         if self.version == 0 and not self.simulation.written[self.transaction]:
-            self.transaction = self.ending = None  # such a client doesn't ask the coordinator
+            # without written records, such a client doesn't ask the coordinator
+            self.transaction = self.ending = None
             return
         answer = self.simulation.coordinator.end(
             *self.me, commit=self.ending, version=self.version, name=self.name
         )
         if isinstance(answer, Error):
             if answer is Error.INVALID_TXN_STATE and not self.simulation.written[self.transaction]:
-                self.transaction = self.ending = None  # a commit of nothing
+                self.transaction = self.ending = None  # the transaction was empty
                 return
             self._look_at(answer)
             return
@@ -230,7 +231,7 @@ class Simulation:
         self.level = self.rng.choice([1, 2, 2])
         self.crashes = 0
         runtime = CrashingRuntime(self.rng)
-        for index in range(3):  # some are near the end of their epochs
+        for index in range(3):  # some producers are near the end of their epochs
             it = TransitMetadata(
                 EMPTY, index, index, -1, self.rng.choice([0, 32_757]), -1, 1, {}, -1, START_MS, 0
             )
@@ -256,7 +257,7 @@ class Simulation:
             self.restart()
 
     def restart(self) -> None:
-        """What is in flight may still arrive, and be answered to nobody."""
+        """Restart the broker. Requests in flight may still arrive, but nobody gets the answers."""
         while True:
             self.crashes += 1
             before = self.coordinator.runtime

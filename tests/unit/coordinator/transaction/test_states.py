@@ -39,9 +39,9 @@ CURRENT, RETRY, OLDER, NEWER, NONE = 5, 4, 3, 6, -1
 COLUMNS = (
     "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence pending"
 )
-"""The last one: each of the states, while a move to another one is pending."""
+"""The last column is each of the states while a move to another one is pending."""
 
-# Three dots: the answer of the column before.
+# Three dots repeat the answer of the previous column.
 CELLS = """
 InitProducerId         none     | Empty/6 | 51 PrepareAbort/6 | 51 | 51 | Empty/6 | Empty/6 | -1 | -1 | 51
 InitProducerId         current  | Empty/6 | 51 PrepareAbort/6 | 51 | 51 | Empty/6 | Empty/6 | -1 | -1 | 51
@@ -120,7 +120,7 @@ WHO = {
 
 
 def rows() -> list[tuple[str, str, dict[str, str]]]:
-    """Request, who, and the expected answer for each state, alone and with something pending."""
+    """Return each request, who sends it, and the expected answer for each state, alone and with a pending move."""
     found = []
     for line in filter(None, CELLS.splitlines()):
         head, *answers = (each.strip() for each in line.split("|"))
@@ -149,7 +149,7 @@ def scene(state: TransactionState, pending: str, level: int) -> Coordinator:
 
 
 def outcome(it: Coordinator, answer: object) -> str:
-    """As the table tells it."""
+    """Return the outcome as the table writes it."""
     logged = [each.replace(" 7/", "/") for each in it.told()]
     written = "Both/6" if logged == ["PrepareAbort/6", "CompleteAbort/6"] else " ".join(logged)
     if isinstance(answer, Error) and answer is not Error.NONE:

@@ -1,4 +1,4 @@
-"""A shard of consumer groups with topics that a test changes, and short words for what members ask."""
+"""A shard of consumer groups whose topics a test changes, and short methods for what members ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Owned = dict[str, Sequence[int]]
 
 
 class FakeTopics:
-    """The port `coordinator.group.ports.KnownTopics`; a topic's id is made of its name."""
+    """The port `coordinator.group.ports.KnownTopics`. A topic's id is made from its name."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
@@ -48,7 +48,7 @@ class FakeTopics:
 def heartbeat(
     shard: GroupShard, client: Client, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Decided at once, however much it is."""
+    """Return the answer to a heartbeat. It is decided at once, however long that takes."""
     answer = shard.consumer_heartbeat(client, request)
     while isinstance(answer, Deferred):
         answer.decide()
@@ -58,7 +58,7 @@ def heartbeat(
 
 
 class Consumers(Groups):
-    """The group is "g"; topics are `t` with six partitions, where nothing else is said."""
+    """A shard of consumer groups. By default the group is "g" and the only topic is `t`, with six partitions."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Consumers(Groups):
         client: str = "c",
         rack: str | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
-        """The answer; an error is in it, as in a handler's."""
+        """Send a heartbeat and return the answer. An error is in it, as in a handler's."""
         partitions = None
         if owned is not None:
             partitions = [
@@ -130,7 +130,7 @@ class Consumers(Groups):
             return ConsumerGroupHeartbeatResponse(error_code=error.error, assignment=None)
 
     def enter(self, member: str, *names: str, **more: Any) -> ConsumerGroupHeartbeatResponse:
-        """Join; subscribed to `t` where nothing else is said."""
+        """Join the group. By default the member subscribes to `t`."""
         return self.beat(member, 0, *(names or ("t",)), owned={}, **{"rebalance_ms": 60_000} | more)
 
     def refused(self, member: str, epoch: int, *names: str, **more: Any) -> Error:
@@ -140,7 +140,7 @@ class Consumers(Groups):
         return self.topics.found[name].topic_id
 
     def assigned(self, answer: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
-        """An answer's assignment by topic name, None where it has none."""
+        """Return an answer's assignment by topic name, or None if it has none."""
         if answer.assignment is None:
             return None
         found = {}
@@ -156,7 +156,7 @@ class Consumers(Groups):
         return sorted(self.group.members[member].assigned.get(self.topic_id(topic)) or ())
 
     def restarted(self, **settings: Any) -> Consumers:
-        """The same log in a new shard, as after a restart."""
+        """Return a new shard with the same log, as after a restart."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]

@@ -1,4 +1,4 @@
-"""The assignors against Kafka's own: 960 assignments of groups that change, down to the order of every list."""
+"""The assignors, compared with Kafka's: 960 assignments of groups that change, including the order of every list."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ VECTORS = Path(__file__).parents[2] / "data" / "assignments.jsonl.gz"
 
 @cache
 def vectors() -> list[dict[str, Any]]:
-    """{assignor, homogeneous, topics: {id: partitions}, members: [[id, instance, topics, target]], result}.
+    """Return {assignor, homogeneous, topics: {id: partitions}, members: [[id, instance, topics, target]], result}.
 
-    The result is in the order in which Kafka walks the members.
+    The result has the order in which Kafka goes through the members.
     """
     return [json.loads(line) for line in gzip.decompress(VECTORS.read_bytes()).splitlines()]
 

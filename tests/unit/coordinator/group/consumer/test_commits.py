@@ -1,4 +1,5 @@
-"""Who may commit and fetch: members at their epoch, and behind it for what was theirs then."""
+"""Which members may commit and fetch: those at the current epoch, and those behind it for partitions that were theirs
+then."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ T = b"t".ljust(16, b"\1")
 
 
 def pair() -> Consumers:
-    """`one` has 0 to 2 since epoch 2 and is at 3; `two` has the others since 3."""
+    """Have `one` hold 0 to 2 since epoch 2, and be at epoch 3. `two` holds the others since epoch 3."""
     groups = Consumers()
     groups.enter("one")
     groups.enter("two")
@@ -126,7 +127,7 @@ def test_a_transaction_is_told_of_an_old_epoch_and_of_no_group_in_words_of_its_v
 
 
 def test_a_transaction_may_commit_by_an_older_epoch_what_was_the_members_then() -> None:
-    """KIP-1251, from Kafka 4.4 on, where the topic's id is known in a transaction, too."""
+    """KIP-1251, since Kafka 4.4. In a transaction the topic's id has to be known, too."""
     groups = pair()
     assert [commit(groups, "one", 2, partition) for partition in range(6)] == [
         commit_in_transaction_as_commit(groups, partition) for partition in range(6)

@@ -1,4 +1,4 @@
-"""What the members of a node's consumer groups hold has the bound that those of classic groups have."""
+"""The memory of a node's consumer group members has the same bound as that of classic group members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopic
 KIB = 1024
 FULL = Error.GROUP_MAX_SIZE_REACHED
 LONG = [str(number) * 30 * KIB for number in range(10)]
-"""Names, and with them some 300 KiB."""
+"""Names that take some 300 KiB."""
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _a_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def joined(groups: Consumers, *numbers: int, names: list[str] = LONG) -> list[Error]:
-    """Each joins a group of its own."""
+    """Have each member join a group of its own, and return the error codes."""
     errors = [Error(groups.enter(f"m{number}", *names, group=f"g{number}").error_code) for number in numbers]
     groups.runtime.pass_ms(1)
     return errors
@@ -45,7 +45,7 @@ def test_a_member_goes_on_though_there_is_too_much_unless_it_brings_more(
     groups = Consumers()
     joined(groups, 0, names=["t"])
     before = groups.shard.groups.consumer["g0"].members["m0"]
-    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)  # as where a log was read that holds more
+    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)  # as if a log with more had been read
     assert groups.refused("m0", before.epoch, group="g0") is Error.NONE
     assert groups.refused("m0", before.epoch, "t", group="g0") is Error.NONE
     assert joined(groups, 0, names=["t"]) == [Error.NONE]
@@ -83,7 +83,7 @@ def test_what_has_gone_makes_room(how: str) -> None:
         groups.beat("m0", -1, group="g0")
         if how == "deleted":
             groups.shard.delete_groups(["g0"])
-    assert joined(groups, 4)[0] is FULL  # it isn't counted at each try
+    assert joined(groups, 4)[0] is FULL  # memory isn't counted again at each attempt
     groups.runtime.pass_ms(BETWEEN_COUNTS_MS)
     assert joined(groups, 4, 5)[0] is Error.NONE
 
@@ -107,7 +107,7 @@ def test_what_is_to_be_assigned_counts() -> None:
     (error,) = joined(groups, 6, names=["u"])
     assert error is Error.NONE
     groups.runtime.pass_ms(BETWEEN_COUNTS_MS)
-    # who comes into a group that has the topic brings no partitions
+    # a member that joins a group with this topic adds no partitions
     assert groups.refused("more", 0, "t", owned={}, rebalance_ms=1, group="g0") is Error.NONE
 
 

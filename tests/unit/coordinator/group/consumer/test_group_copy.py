@@ -1,4 +1,4 @@
-"""A copy of a consumer group: the same in all that it has, and changed by itself."""
+"""A copy of a consumer group has everything that the group has, and changes independently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "group_id"
 
 
 def a_value_of_each() -> dict[str, Any]:
-    """By slot; none of them is what a new group has."""
+    """Return a value for each slot. A new group has none of these values."""
     members: TimelineTable[ConsumerMember] = TimelineTable()
     members["m"] = ConsumerMember("m")
     assignors: TimelineTable[int] = TimelineTable()
@@ -56,7 +56,7 @@ def shown(value: Any) -> Any:
 
 
 def changeable(value: Any) -> Iterator[int]:
-    """What of it a group changes in place. Members and targets it never does."""
+    """Return the ids of the parts that a group changes in place. It never changes members and targets."""
     if isinstance(value, TimelineTable):
         yield id(value)
         yield from changeable(value._entries)

@@ -1,4 +1,4 @@
-"""Members come, share, leave, are late, come back."""
+"""Members join, share partitions, leave, are late and come back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION_MS = 45_000
 
 
 def kinds(groups: Consumers, since: int = 0) -> list[str]:
-    """What was written, by the kinds of keys; a tombstone with a minus before it."""
+    """Return the kinds of the written records' keys. A tombstone's has a minus in front."""
     found = []
     for record in groups.runtime.written()[since:]:
         assert isinstance(record, ConsumerGroupRecord)
@@ -342,7 +342,7 @@ def test_who_leaves_and_cannot_be_taken_out_is_fenced_once_its_session_is_over()
 
 
 def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> None:
-    """KAFKA-20442. The timestamp 0 isn't written: whoever comes next is assigned at once."""
+    """KAFKA-20442. The timestamp 0 isn't written, so the next member is assigned partitions at once."""
     groups = Consumers()
     groups.enter("one")
     groups.enter("two")
@@ -361,12 +361,12 @@ def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> No
 
 
 def test_another_preferred_assignor_gives_the_group_an_epoch() -> None:
-    """KAFKA-20434: by which assignor members are assigned counts, and not who names it."""
+    """KAFKA-20434: the group's assignor counts, not which member names it."""
     groups = Consumers()
     groups.enter("one")
     groups.enter("two")
     epoch = groups.group.epoch
-    groups.beat("one", groups.group.members["one"].epoch, assignor="uniform")  # the default one
+    groups.beat("one", groups.group.members["one"].epoch, assignor="uniform")  # "uniform" is the default
     assert groups.group.epoch == epoch
     groups.beat("one", groups.group.members["one"].epoch, assignor="range")
     assert groups.group.preferred_assignor() == "range"

@@ -1,4 +1,5 @@
-"""Heartbeats that are much to decide: beside the loop, by a copy of the group, and anew where that has changed."""
+"""Heartbeats that take long to decide are decided beside the loop, with a copy of the group. If the group has changed,
+they are decided anew."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 from tests.unit.coordinator.runtime import asker
 
-MANY = MOST_IN_PASSING // long_heartbeat._PER_PARTITION  # partitions; with their topic it is more than that
+MANY = MOST_IN_PASSING // long_heartbeat._PER_PARTITION  # partitions; their topic takes it beyond the limit
 MANY_MEMBERS = MOST_IN_PASSING // long_heartbeat._PER_MEMBER
 
 
@@ -48,7 +49,7 @@ def long(
 
 
 def history(seed: int) -> Consumers:
-    """Members that come, go, change what they subscribe to, and die."""
+    """Have members join, leave, change their subscriptions and die."""
     luck = random.Random(seed)
     groups = Consumers(FakeTopics(t=5, u=3, v=1))
     epochs: dict[str, int] = {}
@@ -103,7 +104,8 @@ def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
 @pytest.mark.limit("coordinator.group.consumer.heartbeats.MOST_IN_PASSING")
 def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled_never_is() -> None:
     few = Consumers(FakeTopics(t=6))
-    assert few.enter("one").error_code == Error.NONE  # decided in passing, or it would be another class
+    # this was decided in passing, or the answer would be of another class
+    assert few.enter("one").error_code == Error.NONE
     for topics, members in ((FakeTopics(t=MANY), 1), (FakeTopics(t=6), MANY_MEMBERS)):
         groups = Consumers(topics)
         for number in range(members - 1):
@@ -115,7 +117,7 @@ def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled
         said = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="one", member_epoch=answer.member_epoch, subscribed_topic_names=None
         )
-        groups.beat("one", answer.member_epoch)  # the first one of a new group looks at the topics once more
+        groups.beat("one", answer.member_epoch)  # a new group's first heartbeat looks at the topics once more
         if members == 1:
             again = groups.shard.consumer_heartbeat(asker(), said)
             assert not isinstance(again, LongHeartbeat)
@@ -125,7 +127,7 @@ def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled
 
 
 def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a regular expression in the group none of its members has settled."""
+    """A group with a regular expression has no settled members."""
     groups = Consumers(FakeTopics(t=6))
     groups.enter("one", regex="t")
     for _ in range(3):
@@ -146,7 +148,7 @@ def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytes
     assert answer.error_code == Error.NONE
     assert (groups.group, groups.group.changes, len(groups.runtime.log)) == (before, changes, written)
     assert not copied
-    groups.runtime.pass_ms(44_999)  # it was heard
+    groups.runtime.pass_ms(44_999)  # the heartbeat counted for the session
     assert "one" in groups.group.members
 
 
@@ -252,7 +254,7 @@ def test_a_member_is_not_late_while_a_heartbeat_of_its_own_waits_to_be_decided()
         heartbeat.decide()
         groups.runtime.pass_ms(100_000)
         assert heartbeat.settle() is not None
-    groups.runtime.pass_ms(44_999)  # the whole session, from there on
+    groups.runtime.pass_ms(44_999)  # the whole session begins at that point
     assert "one" in groups.group.members
     groups.runtime.pass_ms(1)
     assert not groups.group.members
@@ -276,7 +278,7 @@ def test_who_has_to_give_up_something_is_not_late_before_it_is_heard() -> None:
     groups.enter("two")
     assert groups.beat("one", first.member_epoch, owned={"t": range(6)}).error_code == Error.NONE
     kept = {"t": groups.holds("one")}
-    assert len(kept["t"]) == 3  # it has a minute to give up the others
+    assert len(kept["t"]) == 3  # the member has a minute to give up the others
     with groups.shard.member_waits(said("one")):
         for _ in range(9):
             groups.runtime.pass_ms(10_000)
@@ -333,7 +335,7 @@ def test_what_goes_wrong_is_told_unless_the_group_or_the_topics_changed_meanwhil
 
 @pytest.mark.parametrize("what", ["comes", "grows", "is made again"])
 def test_a_topic_that_changes_while_its_first_subscriber_is_decided_is_looked_at_again(what: str) -> None:
-    """The group didn't subscribe to it yet, so nobody told it."""
+    """The group wasn't yet subscribed to the topic, so it wasn't told of the change."""
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("two")
     groups.beat("two", 2)
@@ -378,7 +380,7 @@ def test_a_long_one_begins_no_second_resolution(monkeypatch: pytest.MonkeyPatch)
     groups = Consumers(FakeTopics(a1=1, a2=1))
     groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
     groups.runtime.pass_ms(0)
-    for _ in range(3):  # until it has settled
+    for _ in range(3):  # until the member has settled
         groups.beat("one", groups.group.members["one"].epoch, owned={})
     groups.runtime.pass_ms(10_001)
     groups.topics.create("a3", 1)

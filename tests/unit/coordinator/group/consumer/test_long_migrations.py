@@ -1,5 +1,5 @@
-"""Classic groups whose going over to the consumer protocol is much to decide: beside the loop, and anew where they have
-changed meanwhile."""
+"""Classic groups whose move to the consumer protocol takes long to decide. It is decided beside the loop, and anew if
+the group has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def long(groups: Consumers, request: ConsumerGroupHeartbeatRequest | None = None
 
 
 def of_two(groups: Consumers, old: str) -> tuple[str, int]:
-    """A second member joins, and all is stable again: who it is, and the generation."""
+    """Have a second member join until the group is stable, and return the member and the generation."""
     waiting = joined(groups, "", instance="i")
     joined(groups, old)
     second, generation = joined_id(waiting), answered(waiting).generation_id
@@ -82,7 +82,7 @@ def test_nothing_has_happened_before_it_is_settled() -> None:
     assert groups.runtime.log == written
     assert len(groups.runtime.timers) == timers
     assert [*groups.shard.groups.classic] == ["g"]
-    assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS  # as a classic group says it
+    assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS  # a classic group answers so
 
     answer = heartbeat.settle()
 
@@ -101,7 +101,7 @@ def test_nothing_has_happened_before_it_is_settled() -> None:
 def test_the_same_is_written_whether_it_is_decided_in_passing_or_not(
     monkeypatch: pytest.MonkeyPatch, instance: str | None
 ) -> None:
-    """With a static member of the group, whose place the new one takes, and without."""
+    """In one case the new member takes the place of the group's static member, in the other it doesn't."""
     logs = []
     for most in (-1, MOST_IN_PASSING):
         monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", most)
@@ -113,14 +113,14 @@ def test_the_same_is_written_whether_it_is_decided_in_passing_or_not(
             answer.decide()
             answer.settle()
         assert len(groups.group.members) == (3 if instance is None else 2)
-        # Who takes a place and subscribes to the same has nobody assigned anew.
+        # A member that takes a place with the same subscription causes no new assignment.
         assert groups.group.members["new"].epoch == (3 if instance is None else 2)
-        groups.runtime.pass_ms(44_999)  # a new member's session
+        groups.runtime.pass_ms(44_999)  # the session of a new member
         late = [*groups.group.members]
         groups.runtime.pass_ms(1)
         logs.append((groups.runtime.log, late, groups.shard.groups.classic, groups.shard.groups.consumer))
     assert logs[0][0] == logs[1][0]
-    assert logs[0][1] == logs[1][1] == ["new"]  # the others had ten seconds
+    assert logs[0][1] == logs[1][1] == ["new"]  # the others' sessions were ten seconds
 
 
 CHANGES: dict[str, Callable[[Consumers, str, str], object]] = {
@@ -165,7 +165,7 @@ def test_another_group_of_the_same_id_is_another_one() -> None:
 
 
 def test_what_a_decision_was_made_of_is_freed_beside_the_loop() -> None:
-    """Of a large group that takes as long as to write it."""
+    """Freeing a large group takes as long as writing it."""
 
     def groups_made() -> int:
         gc.collect()
@@ -173,7 +173,7 @@ def test_what_a_decision_was_made_of_is_freed_beside_the_loop() -> None:
 
     groups, _ = classic_group()
     heartbeat = long(groups)
-    before = groups_made() - 1  # it has an empty one
+    before = groups_made() - 1  # `groups` already has an empty one
     heartbeat.decide()
     assert groups_made() - before == 1
     assert not heartbeat._decision.records
@@ -205,14 +205,14 @@ def test_who_waits_since_is_told_to_join_again_and_who_only_says_that_it_lives_c
     heartbeat.decide()
     assert groups.heartbeat(old, generation) is Error.NONE
     parked = groups.sync(second, generation)
-    groups.join("", version=4, protocols=[("range", subscription("t"))])  # it is given an id
+    groups.join("", version=4, protocols=[("range", subscription("t"))])  # the member is given an id
     assert heartbeat.settle() is not None
     assert parked.error is Error.REBALANCE_IN_PROGRESS
     assert {*groups.group.members} == {old, second, "new"}
 
 
 def test_one_that_can_t_be_written_leaves_a_classic_group() -> None:
-    """In Kafka, too, who waits in it is told to join again before anything is written."""
+    """In Kafka, too, members that wait in the group are told to join again before anything is written."""
     groups, old = classic_group()
     waiting = joined(groups, "")
     heartbeat = long(groups)
@@ -281,7 +281,7 @@ def test_of_two_at_once_the_second_begins_again() -> None:
 
 
 def of_a_static_member() -> tuple[Consumers, str, str]:
-    """A group of two whose second member is static and wasn't heard of for nine seconds of its ten."""
+    """Return a group of two. The second member is static, and has been silent for nine seconds of its ten."""
     groups, old = classic_group()
     second, generation = of_two(groups, old)
     groups.runtime.pass_ms(9_000)

@@ -1,4 +1,4 @@
-"""Groups that go over from one protocol to the other, and members of the classic one in a consumer group."""
+"""Groups that move from one protocol to the other, and members of the classic protocol in a consumer group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assignment(groups: Consumers, *partitions: int) -> bytes:
 
 
 def classic_group(**settings: object) -> tuple[Consumers, str]:
-    """A stable classic group of one member that has all."""
+    """Return a stable classic group of one member that has all partitions."""
     groups = Consumers(**settings)  # type: ignore[arg-type]
     answer = joined(groups, "")
     groups.runtime.pass_ms(0)

@@ -1,4 +1,4 @@
-"""The table of reconciliation, cell by cell, and what each of its steps comes to."""
+"""The table of reconciliation, cell by cell, and the result of each of its steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_table_has_every_cell() -> None:
 
 
 OF_STATE = {
-    # What it has, what it reports to own where it is settled and where it isn't
+    # What the member has, and what it reports to own if it is settled, and if it isn't
     STABLE: ({"assigned": assigned(t=(0, 1))}, None, None),
     UNREVOKED: ({"assigned": assigned(t=(0,)), "pending": assigned(t=(1,))}, [(T, [0])], [(T, [0, 1])]),
     UNRELEASED: ({"assigned": assigned(t=(0, 1))}, None, None),
@@ -93,7 +93,7 @@ def test_each_cell_does_what_the_table_says(cell: tuple[MemberState, bool, bool]
     owned: Owned = owned_settled if settled else owned_else
 
     def act() -> ConsumerMember:
-        # It is to have another topic from here on, which alone it subscribes to where that changed.
+        # Its target is another topic now. If its subscription changed, it subscribes only to that topic.
         return step(
             before,
             target(u=(5,)),

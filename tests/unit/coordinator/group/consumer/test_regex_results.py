@@ -1,4 +1,4 @@
-"""What regular expressions have matched becomes records: beside the loop where that is much, and anew where the group
+"""Matches of regular expressions become records. If there are many, this happens beside the loop, and anew if the group
 has changed meanwhile."""
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from tests.support.wishes import wishes
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 A, AB = "a.", "[ab]."
-"""Expressions."""
+"""Regular expressions."""
 
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> Consumers:
-    """Whatever is recorded is much; a member has joined with an expression that is matched, and not recorded yet."""
+    """Make any number of records count as many. A member has joined with an expression that is matched, but not
+    recorded yet."""
     monkeypatch.setattr(regex_results, "MOST_RECORDED_IN_PASSING", -1)
     groups = Consumers(FakeTopics(a1=1, a2=1, b1=1))
     groups.runtime.holds = True
@@ -38,12 +39,12 @@ def steps_of(groups: Consumers) -> Waiting[None]:
 
 
 def begun(groups: Consumers) -> Callable[[], object]:
-    """What is to be computed."""
+    """Return what is to be computed."""
     return steps_of(groups).send(None)
 
 
 def goes_on(groups: Consumers) -> bool:
-    """What was computed is taken up; whether it begins again."""
+    """Take up what was computed, and return whether the work begins again."""
     return next(wishes(steps_of(groups)), None) is not None
 
 
@@ -56,7 +57,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def many(what: str) -> tuple[FakeTopics, list[str]]:
-    """Topics, and expressions, that are too much by something alone."""
+    """Return topics and expressions, one kind of which alone is too many."""
     if what == "topics":
         return FakeTopics(**{f"a{number}": 1 for number in range(MOST_RECORDED_IN_PASSING // 40)}), ["a.*"]
     if what == "partitions":
@@ -82,7 +83,7 @@ def test_what_has_matched_much_is_recorded_beside_the_loop_and_what_has_matched_
     for number, regex in enumerate(regexes):
         groups.beat(f"m{number}", 0, owned={}, regex=regex, rebalance_ms=60_000)
     groups.runtime.pass_ms(0)
-    if len(regexes) > 1:  # the first one is recorded
+    if len(regexes) > 1:  # the first expression is recorded here
         groups.runtime.pass_ms(10_001)
         groups.beat("m0", groups.group.members["m0"].epoch)
         groups.runtime.pass_ms(0)
@@ -225,7 +226,7 @@ def test_a_group_that_is_made_anew_meanwhile_has_what_it_subscribes_to_recorded(
 
 
 def test_a_topic_that_changes_while_it_is_decided_is_looked_at_again(groups: Consumers) -> None:
-    """The group subscribes to it with this decision alone, so that nobody told it."""
+    """The group subscribes to the topic only with this decision, so it wasn't told of the change."""
     compute = begun(groups)
     compute()
     groups.topics.create("a1", 5)

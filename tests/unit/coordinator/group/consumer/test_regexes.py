@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when they are resolved, and what comes of it."""
+"""Subscriptions by regular expression: when the expressions are resolved, and what the result is."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
 
 
 def test_names_that_are_little_to_look_at_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first character of each says that it doesn't match."""
+    """The first character of each name shows that it doesn't match."""
     monkeypatch.setattr(regexes, "WORK_PER_TURN", 200)
     groups = Consumers(FakeTopics(**{f"b{index}": 1 for index in range(100)}))
     groups.beat("one", 0, owned={}, regex="a", rebalance_ms=60_000)
@@ -188,7 +188,7 @@ LONG = "a" * (MOST_IN_PASSING // 5) + "|a1"
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What has been read of each expression, a step each."""
+    """Return a list that gets an entry for each step in which an expression is read."""
     steps: list[str] = []
     compiling = re2.compiling
 

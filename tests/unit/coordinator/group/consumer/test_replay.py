@@ -1,4 +1,4 @@
-"""Records of consumer groups in a log: whole ones, and what compaction leaves of them."""
+"""Records of consumer groups in a log: complete logs, and what compaction leaves of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopic
 
 
 def said(shard: GroupShard) -> Any:
-    """All that is durable of the groups."""
+    """Return everything durable of the groups."""
     return {
         group_id: (
             group.epoch,
@@ -204,7 +204,7 @@ def test_an_instance_id_that_its_member_changed_before_it_left_is_anybodys() -> 
 
 
 def test_of_two_records_of_who_holds_a_partition_the_newer_epoch_counts() -> None:
-    """Compaction may keep an old record of one who has gone on behind a new one of another (KAFKA-19862)."""
+    """Compaction may leave a former owner's old record behind the new owner's record (KAFKA-19862)."""
     groups = Consumers()
 
     def held(member: str, epoch: int) -> None:

@@ -1,4 +1,5 @@
-"""Two hundred members with the defaults of Kafka's clients: they come, die, leave, and all is shared again."""
+"""Two hundred members with the defaults of Kafka's clients join, die and leave. In the end all partitions are shared
+again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ TICK_MS = 250
 
 
 class Consumer:
-    """A client: heartbeats at its interval, at once when its assignment changes; it is fenced and joins again."""
+    """A client that sends heartbeats at its interval, or at once when its assignment changes. If it is fenced, it joins
+    again."""
 
     def __init__(self, groups: Consumers, name: str, first_ms: int) -> None:
         self.groups = groups
@@ -41,12 +43,12 @@ class Consumer:
         if assigned is not None:
             given = assigned.get("t", [])
             if not set(self.owned or ()) <= {*given}:
-                self.next_ms = now_ms + TICK_MS  # it says at once that it has given something up
+                self.next_ms = now_ms + TICK_MS  # it reports at once that it has given something up
             self.owned = given
 
 
 def settle(groups: Consumers, clients: list[Consumer], limit_ms: int) -> int:
-    """Until everything is shared; how long that took."""
+    """Go on until all partitions are shared, and return how long that took."""
     started_ms = groups.runtime.elapsed_ms
     while groups.runtime.elapsed_ms - started_ms <= limit_ms:
         for client in clients:
@@ -66,7 +68,7 @@ def test_two_hundred_members_share_a_thousand_partitions_in_time() -> None:
     chance = random.Random(5)
     groups = Consumers(FakeTopics(t=PARTITIONS), timeouts=ConsumerTimeouts())
     clients = [Consumer(groups, f"member-{number}", chance.randrange(5_000)) for number in range(MEMBERS)]
-    # The last comes after 5 s; then two rounds of heartbeats: one to give up, one to get.
+    # The last member comes after 5 s. Then come two rounds of heartbeats: one to give up, one to get.
     settle(groups, clients, 5_000 + 3 * HEARTBEAT_MS)
 
     epoch = groups.group.epoch

@@ -21,7 +21,7 @@ def empty() -> Consumers:
 
 
 def empty_as_kafka_left_it() -> Consumers:
-    """Up to 4.3 nothing was written of the target when the last member left."""
+    """Return a group as Kafka up to 4.3 left it: when the last member left, it wrote nothing about the target."""
     groups = empty()
     groups.group.assignment_epoch = groups.group.epoch - 1
     return groups

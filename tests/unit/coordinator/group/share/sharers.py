@@ -1,4 +1,4 @@
-"""A shard of share groups with topics that a test changes, and short words for what members ask."""
+"""A shard of share groups whose topics a test changes, and short methods for what members ask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.coordinator.runtime import FakePersister, FakeRuntime, Groups, a
 
 
 class Sharers(Groups):
-    """The group is "g"; topics are `t` with three partitions, where nothing else is said."""
+    """A shard of share groups. By default the group is "g" and the only topic is `t`, with three partitions."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Sharers(Groups):
         client: str = "c",
         rack: str | None = None,
     ) -> ShareGroupHeartbeatResponse:
-        """The answer; an error is in it, as in a handler's."""
+        """Send a heartbeat and return the answer. An error is in it, as in a handler's."""
         request = ShareGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -69,7 +69,7 @@ class Sharers(Groups):
             return ShareGroupHeartbeatResponse(error_code=error.error, assignment=None)
 
     def answer(self, request: ShareGroupHeartbeatRequest, client: str = "c") -> ShareGroupHeartbeatResponse:
-        """The answer, whether it is deferred or not. Raises KafkaError."""
+        """Return the answer, deferred or not. Raises KafkaError."""
         answer = self.shard.share_groups.heartbeat(asker(client), request)
         while isinstance(answer, Deferred):
             answer.decide()
@@ -80,14 +80,14 @@ class Sharers(Groups):
         return answer
 
     def enter(self, member: str, *names: str, **more: Any) -> ShareGroupHeartbeatResponse:
-        """Join; subscribed to `t` where nothing else is said."""
+        """Join the group. By default the member subscribes to `t`."""
         return self.beat(member, 0, *(names or ("t",)), **more)
 
     def refused(self, member: str, epoch: int, *names: str, **more: Any) -> Error:
         return Error(self.beat(member, epoch, *names, **more).error_code)
 
     def settle(self, *members: str) -> None:
-        """Each beats until nothing changes any more."""
+        """Have each member send heartbeats until nothing changes any more."""
         for _ in range(3):
             for member in members:
                 answer = self.beat(member, self.group.members[member].epoch)
@@ -97,7 +97,7 @@ class Sharers(Groups):
         return self.topics.found[name].topic_id
 
     def assigned(self, answer: ShareGroupHeartbeatResponse) -> dict[str, list[int]] | None:
-        """An answer's assignment by topic name, None where it has none."""
+        """Return an answer's assignment by topic name, or None if it has none."""
         if answer.assignment is None:
             return None
         found = {}
@@ -110,14 +110,14 @@ class Sharers(Groups):
         return sorted(self.group.members[member].assigned.get(self.topic_id(topic)) or ())
 
     def keys_since(self, first: int) -> list[int]:
-        """The types of the records from there on, those without a value below 0."""
+        """Return the types of the records from `first` on. A tombstone's type is negative."""
         return [
             -int.from_bytes(key[:2], "big") if value is None else int.from_bytes(key[:2], "big")
             for (key, value), _ in self.runtime.log[first:]
         ]
 
     def state_partitions(self) -> tuple[dict[str, list[int]], dict[str, list[int]], list[bytes]]:
-        """What is initializing, initialized, deleting."""
+        """Return what is initializing, initialized and deleting."""
         state = self.group.state_partitions
         assert state is not None
         return (
@@ -127,7 +127,7 @@ class Sharers(Groups):
         )
 
     def restarted(self, **settings: Any) -> Sharers:
-        """The same log in a new shard, as after a restart."""
+        """Return a new shard with the same log, as after a restart."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]

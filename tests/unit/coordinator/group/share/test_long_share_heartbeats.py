@@ -1,4 +1,4 @@
-"""Heartbeats of share groups that are much to decide: beside the loop, by a copy of the group."""
+"""Heartbeats of share groups that take long to decide are decided beside the loop, with a copy of the group."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
 def test_a_member_that_has_all_and_says_nothing_new_never_waits() -> None:
     sharers = Sharers(FakeTopics(t=1_000))
     sharers.enter("one")
-    sharers.runtime.pass_ms(0)  # the states are initialized some at a time
+    sharers.runtime.pass_ms(0)  # a few states are initialized at a time
     sharers.settle("one")
     epoch = sharers.group.epoch
     answer = sharers.shard.share_groups.heartbeat(asker(), beat("one", epoch))
@@ -149,7 +149,7 @@ def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
     deferred = begun(sharers, join("two", "u"))
     deferred.decide()
     sharers.topics.create("u", 2)
-    sharers.shard.topics_changed({"u"}, created=True)  # nobody here has subscribed to it yet
+    sharers.shard.topics_changed({"u"}, created=True)  # no member has subscribed to it yet
     assert deferred.settle() is not None
     assert sharers.group.needs_refresh(sharers.runtime.now_ms())
 

@@ -1,4 +1,4 @@
-"""Members of share groups join, live, are assigned partitions, and leave."""
+"""Members of share groups join, stay, get partitions and leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the states of a share group's partitions are initialized, deleted, and altered by request."""
+"""How the states of a share group's partitions are initialized and deleted, and altered on request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_refused_is_given_up_and_the_next_heartbeat_begins_anew() -> Non
 
 
 def test_what_is_asked_for_and_not_answered_yet_isnt_asked_for_again_however_long_it_takes() -> None:
-    """The second request might come when records were acknowledged by what the first one has begun."""
+    """If the first request succeeded, records may already be acknowledged when the second one arrives."""
     sharers = Sharers(share_initialize_retry_interval_ms=30_000)
     sharers.persister.holds = True
     sharers.enter("m")
@@ -76,7 +76,7 @@ def test_what_two_heartbeats_found_missing_before_it_was_committed_is_asked_for_
 
 
 def begun_again() -> Sharers:
-    """A group that was deleted while its share partitions were initializing, and the next one of its name."""
+    """Return a group that was deleted while its share partitions were initializing, and then made anew."""
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.enter("m")
@@ -97,7 +97,7 @@ def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_n
     sharers = begun_again()
     asked = [each[0] for each in sharers.persister.asked]
     assert asked == [*["initialize"] * 3, *["delete"] * 3, *["initialize"] * 3]
-    sharers.persister.answer(3)  # the first group's
+    sharers.persister.answer(3)  # these are the first group's requests
     assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
     sharers.runtime.pass_ms(30_000)
     sharers.beat("n", sharers.group.epoch)
@@ -165,7 +165,7 @@ def test_who_waits_for_many_partitions_is_told_where_the_shard_is_given_up() -> 
 
 
 def delete(sharers: Sharers, *groups: str) -> list[Any]:
-    """As DeleteGroups does."""
+    """Delete groups as DeleteGroups does."""
     refused: list[Any] = []
     drive(sharers.shard.share_groups.delete_states(groups), refused.append)
     return refused
@@ -200,7 +200,7 @@ def test_a_group_with_members_and_one_whose_states_stay_are_refused() -> None:
     assert delete(sharers, "g") == [{"g": Error.COORDINATOR_NOT_AVAILABLE}]
     sharers.persister.failing = None
     sharers.persister.asked.clear()
-    assert delete(sharers, "g") == [{}]  # what was to be deleted is tried again
+    assert delete(sharers, "g") == [{}]  # the failed deletions are tried again
     assert len(sharers.persister.asked) == 3
 
 
@@ -216,7 +216,7 @@ def test_a_group_without_states_is_deleted_at_once() -> None:
 
 
 def alter(sharers: Sharers, **offsets: dict[int, int]) -> Any:
-    """The errors by topic and partition, once they are told; the error of all."""
+    """Alter offsets. Return the errors by topic and partition, or the error of the whole request."""
     topics = [
         AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
@@ -298,7 +298,7 @@ def test_altering_only_what_isnt_there_changes_nothing() -> None:
 
 
 def remove(sharers: Sharers, *names: str) -> Any:
-    """The errors by topic, in their order, once they are told; the error of all."""
+    """Delete topics' offsets. Return the errors by topic, in their order, or the error of the whole request."""
     told: list[Any] = []
     try:
         drive(sharers.shard.share_groups.offsets.delete("g", names), told.append)
@@ -362,7 +362,7 @@ def test_what_is_initialized_is_told() -> None:
 
 
 def test_partitions_that_are_added_to_a_topic_begin_at_their_first_record() -> None:
-    """KAFKA-20742: what was written to them before the group heard of them isn't passed over."""
+    """KAFKA-20742: records that were written before the group heard of the partitions aren't skipped."""
     sharers = Sharers(FakeTopics(t=1))
     sharers.enter("m")
     assert [asked[3:] for asked in sharers.persister.asked] == [(0, 2, -1)]

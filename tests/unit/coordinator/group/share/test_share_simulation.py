@@ -26,7 +26,7 @@ MOST_PARTITIONS = 6
 
 
 def durable(shard: GroupShard) -> Any:
-    """All of the share groups that a restart must find."""
+    """Return everything of the share groups that a restart must find."""
     return {
         group_id: (
             group.epoch,
@@ -44,8 +44,7 @@ def durable(shard: GroupShard) -> Any:
 
 
 class History:
-    """One group, of clients that do as told: each knows the epoch it was last told, and joins again where it is
-    refused."""
+    """One group whose clients obey: each knows the epoch that it was last told, and joins again if it is refused."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -53,7 +52,7 @@ class History:
         self.epochs: dict[str, int] = {}
         self.names: dict[str, list[str]] = {}
         self.made = 0
-        """Topics, each with an id of its own."""
+        """The number of topics made so far. Each has an id of its own."""
 
     def run(self, steps: int) -> None:
         moves: list[Callable[[], None]] = [
@@ -114,7 +113,7 @@ class History:
             self.sharers.shard.topics_changed(frozenset({name}), created=not before)
 
     def delete_a_topic(self) -> None:
-        """Where the log takes nothing this is tried until it does: the broker's part."""
+        """Delete a topic. If the log fails, the broker tries again until it doesn't, so nothing happens here."""
         there = self.sharers.topics.by_name(self.chance.choice(TOPICS))
         if there is not None and self.sharers.runtime.failing is None:
             del self.sharers.topics.found[there.name]
@@ -138,7 +137,7 @@ class History:
             runtime.commit()
 
     def restart(self) -> None:
-        """Somewhere in between, with whatever was asked for still on its way."""
+        """Restart at any moment, with requests still on their way."""
         again = self.sharers.restarted()
         assert durable(again.shard) == durable(self.sharers.shard)
         self.sharers = again

@@ -1,4 +1,5 @@
-"""The assignor of share groups against Kafka's own: 200 assignments of groups that change, every list in its order."""
+"""The assignor of share groups, compared with Kafka's: 200 assignments of groups that change, every list in its
+order."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ TOPIC = b"t" * 16
 
 @cache
 def vectors() -> list[dict[str, Any]]:
-    """{homogeneous, topics: {id: [partitions, assignable]}, members: [[id, topics, target]], result}."""
+    """Return {homogeneous, topics: {id: [partitions, assignable]}, members: [[id, topics, target]], result}."""
     return [json.loads(line) for line in gzip.decompress(VECTORS.read_bytes()).splitlines()]
 
 
@@ -59,7 +60,7 @@ def spec_of(*targets: list[int], homogeneous: bool = True, partitions: int = 2) 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_where_no_member_has_room_for_what_is_left_it_stays_so(homogeneous: bool) -> None:
-    """As when members hold partitions that are assignable no more: Kafka fails there."""
+    """This happens when members hold partitions that are no longer assignable. Kafka fails then."""
     found = assign_simply(spec_of([0], [1], homogeneous=homogeneous, partitions=4), {TOPIC: {2, 3}})
     held = [partition for target in found.values() for partition in target[TOPIC]]
     assert sorted(held) in ([0, 1], [0, 3], [1, 2], [2, 3])

@@ -1,4 +1,4 @@
-"""A shard with short words for what members of streams groups ask."""
+"""A shard with short methods for what members of streams groups ask."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def subtopology(
     repartitions: Mapping[str, int] | None = None,
     copartitioned: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """`copartitioned`: indexes of source and of repartition topics, for each copartition group."""
+    """Return a subtopology. `copartitioned` has the indexes of source and repartition topics of each
+    copartition group."""
     return Subtopology(
         subtopology_id=subtopology_id,
         source_topics=[*sources],
@@ -71,7 +72,8 @@ def told(tasks: Sequence[TaskIds] | None) -> dict[str, list[int]] | None:
 
 
 class StreamsMembers(Groups):
-    """The group is "g"; its topology reads `t` of six partitions in one subtopology, where nothing else is said."""
+    """A shard of streams groups. By default the group is "g", and its topology reads `t` with six partitions in one
+    subtopology."""
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class StreamsMembers(Groups):
         return self.group.state.value
 
     def create(self, name: str, partitions: int) -> None:
-        """A topic, of which the shard is told."""
+        """Create a topic, and tell the shard."""
         self.topics.create(name, partitions)
         self.shard.topics_changed({name}, created=True)
 
@@ -133,7 +135,7 @@ class StreamsMembers(Groups):
         end_offsets: Sequence[TaskOffset] | None = None,
         version: int = 1,
     ) -> StreamsAnswer:
-        """Raises KafkaError."""
+        """Send a heartbeat and return the answer. Raises KafkaError."""
         says = active is not None or standby is not None
         request = StreamsGroupHeartbeatRequest(
             group_id=group,
@@ -163,7 +165,7 @@ class StreamsMembers(Groups):
         return answer
 
     def beat(self, member: str, epoch: int, **more: Any) -> StreamsGroupHeartbeatResponse:
-        """The answer; an error is in it, as in a handler's."""
+        """Send a heartbeat and return the answer. An error is in it, as in a handler's."""
         try:
             return self.answer(member, epoch, **more).response
         except KafkaError as error:
@@ -177,12 +179,12 @@ class StreamsMembers(Groups):
         return Error(self.beat(member, epoch, **more).error_code)
 
     def report(self, member: str) -> StreamsGroupHeartbeatResponse:
-        """A heartbeat that says what the member has."""
+        """Send a heartbeat that says what the member has."""
         known = self.group.members[member]
         return self.beat(member, known.epoch, active=self.holds(member), standby=self.copies(member))
 
     def settle(self) -> None:
-        """Everybody reports, until nobody is told anything new."""
+        """Have everybody report until nothing changes any more."""
         while True:
             before = self.group.changes
             for member in [*self.group.members]:
@@ -203,7 +205,7 @@ class StreamsMembers(Groups):
         return {subtopology_id: sorted(partitions) for subtopology_id, partitions in target.items()}
 
     def keys(self, since: int = 0) -> list[int]:
-        """The keys of the streams groups' records from the so manieth record on, negative for tombstones."""
+        """Return the keys of the streams groups' records from record `since` on. A tombstone's is negative."""
         return [
             type(record.key).API_KEY * (-1 if record.value is None else 1)
             for record in self.runtime.written()[since:]
@@ -211,7 +213,7 @@ class StreamsMembers(Groups):
         ]
 
     def restarted(self, **settings: Any) -> StreamsMembers:
-        """The same log in a new shard, as after a restart."""
+        """Return a new shard with the same log, as after a restart."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]

@@ -1,4 +1,4 @@
-"""Heartbeats of streams groups that are much to decide: beside the loop, by a copy of the group."""
+"""Heartbeats of streams groups that take long to decide are decided beside the loop, with a copy of the group."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(
     (steps,) = groups.runtime.held
     compute = steps.send(None)
     compute()
-    monkeypatch.setattr(shard_parts, "encode_record", None)  # what is long in writing is over
+    monkeypatch.setattr(shard_parts, "encode_record", None)  # encoding, which takes long, is already done
     with pytest.raises(StopIteration):
         steps.send(None)
     assert groups.group.assignment_epoch == 2

@@ -41,7 +41,8 @@ def shown(groups: StreamsMembers, member: str) -> list[tuple[str, int, int]]:
 def test_offsets_are_as_they_were_told_last() -> None:
     groups = StreamsMembers()
     groups.enter("one", offsets=[at("0", 1, 9)])
-    assert shown(groups, "one") == []  # the group took the place of the one that heard it, as in Kafka
+    # the offsets went to a group object that has been replaced since, as in Kafka
+    assert shown(groups, "one") == []
     groups.beat("one", 2, offsets=[at("9", 1, 1), at("10", 5, 2), at("9", 0, 3)])
     assert shown(groups, "one") == [("10", 5, 2), ("9", 0, 3), ("9", 1, 1)]
     groups.beat("one", 2, end_offsets=[at("0", 0, 7)])
@@ -257,7 +258,7 @@ NOTHING = OwnedTasks(None, None, None)
 
 
 def next_of(assigned: MemberTasks, target: TargetTasks, *, mate: MemberTasks | None = None) -> StreamsMember:
-    """A member of the process "p" after its next step; it has said nothing of what it owns."""
+    """Return a member of the process "p" after its next step. It hasn't reported what it owns."""
     holders = TaskHolders()
     holders.hold(assigned, "p")
     if mate is not None:
@@ -331,7 +332,7 @@ def test_what_another_one_of_the_process_has_is_waited_for(mate: MemberTasks, ta
 
 
 def test_a_member_of_a_stable_group_that_has_something_else_is_led_to_its_part() -> None:
-    """The group's epoch rises for it, and its assignment is as it was, at the time at which it was made."""
+    """The group's epoch rises for this. Its assignment and the time of that stay the same."""
     groups = StreamsMembers()
     groups.enter("one")
     one = groups.group.members["one"]

@@ -68,14 +68,14 @@ def empty_and_assigned() -> StreamsMembers:
 
 
 def empty() -> StreamsMembers:
-    """As Kafka before 4.4 leaves it behind."""
+    """Return an empty group as Kafka before 4.4 leaves it."""
     groups = empty_and_assigned()
     groups.group.assignment_epoch = groups.group.epoch - 1
     return groups
 
 
 def of(make: Callable[[], StreamsMembers]) -> Callable[[], StreamsMembers]:
-    """The same, once its topology is found to be invalid."""
+    """Return a maker of the same group, once its topology has been found invalid."""
 
     def made() -> StreamsMembers:
         groups = make()
@@ -171,7 +171,7 @@ def owned(active: Tasks | None) -> OwnedTasks:
 
 STATES = StreamsMemberState
 STEPS = [
-    # state, epoch, what is reported; the cell's second part
+    # state, epoch, reported tasks; the second part of the cell
     (STATES.STABLE, 7, None, True),
     (STATES.STABLE, 5, None, False),
     (STATES.UNREVOKED_TASKS, 5, {"0": [0]}, True),
@@ -189,7 +189,7 @@ STEPS = [
 def test_a_member_takes_the_step_of_its_cell(
     state: StreamsMemberState, epoch: int, reported: Tasks | None, is_settled: bool
 ) -> None:
-    """It has 0_0, and is to have 0_0 and 0_2."""
+    """The member has 0_0, and its target is 0_0 and 0_2."""
     member = StreamsMember(
         "m",
         epoch=epoch,
@@ -225,7 +225,7 @@ def test_a_member_takes_the_step_of_its_cell(
 def test_a_step_that_has_to_give_up_is_at_the_epoch_of_its_cell(
     state: StreamsMemberState, reported: Tasks | None, expected: int
 ) -> None:
-    """UNKNOWN reports that it owns nothing, so that it never has to."""
+    """A member in UNKNOWN reports that it owns nothing, so it never has to give anything up."""
     member = StreamsMember(
         "m", epoch=5, state=state, assigned=held({"0": [0]}, 3), pending=held({"0": [1]}, 3)
     )

@@ -20,14 +20,14 @@ UNKNOWN, OLD = Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH
 
 
 def unknown() -> StreamsMembers:
-    """No instance "i"; "two" has no instance, here and below."""
+    """Return a group without an instance "i". The member "two" has no instance, here and below."""
     groups = StreamsMembers()
     groups.enter("two", "q")
     return groups
 
 
 def alive() -> StreamsMembers:
-    """It is "one"."""
+    """Return a group whose member "one" is the instance "i"."""
     groups = unknown()
     groups.enter("one", "p", instance="i")
     groups.settle()
@@ -41,7 +41,7 @@ def away() -> StreamsMembers:
 
 
 CELLS = {
-    # the instance, who asks for it, and with which epoch: 3 is the group's
+    # the instance, the member that asks for it, and its epoch; the group's epoch is 3
     (unknown, "one", JOIN_EPOCH): OK,
     (unknown, "one", 3): UNKNOWN,
     (unknown, "one", LEAVE_EPOCH): UNKNOWN,
@@ -228,7 +228,7 @@ def test_one_in_anothers_place_is_told_of_the_others_endpoints_and_not_of_the_re
 
 
 def test_a_large_group_takes_a_static_member_back_as_well() -> None:
-    """Decided beside the loop, by a copy of the group."""
+    """It is decided beside the loop, with a copy of the group."""
     groups = StreamsMembers(of=topology(*(subtopology(f"{number}", "t") for number in range(200))))
     for member, process in (("one", "p"), ("two", "q")):
         groups.enter(member, process, instance=member)
@@ -242,7 +242,7 @@ def test_a_large_group_takes_a_static_member_back_as_well() -> None:
 
 
 def test_whoever_is_refused_an_instance_takes_nothing_from_its_owner() -> None:
-    """A conscious difference: see `TaskTargetStep`."""
+    """This differs from Kafka on purpose: see `TaskTargetStep`."""
     groups = unknown()
     groups.enter("one", "p", instance="i")
     assert Error(groups.enter("new", "r", instance="i").error_code) is UNRELEASED

@@ -1,4 +1,4 @@
-"""The sticky assignor: what stays, who is the least loaded, copies of state. Beside Kafka: tests/compare."""
+"""The sticky assignor: what stays, which member has the least load, copies of state. Beside Kafka: tests/compare."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from coordinator.group.streams.topology import ConfiguredSubtopology, InternalTo
 from coordinator.java.maps import JavaMap, JavaSet
 
 Shown = dict[str, tuple[list[str], list[str]]]
-"""Member → its active and standby tasks, as in "0_1"."""
+"""Member → its active and standby tasks, such as "0_1"."""
 
 
 def subtopologies(*counts: tuple[int, bool]) -> dict[str, ConfiguredSubtopology]:
-    """Of so many tasks each, with state or without."""
+    """Return subtopologies of so many tasks each, with or without state."""
     found = {}
     for index, (count, is_stateful) in enumerate(counts):
         changelogs: JavaMap[str, InternalTopic] = JavaMap()
@@ -59,7 +59,7 @@ def assigned(
     standbys: int = 0,
     offsets: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Shown:
-    """`members`: the process of each; `offsets`: how far each says it is with which task."""
+    """Assign tasks. `members` has each member's process, `offsets` each one's offset in its tasks."""
     specs: JavaMap[str, TaskMemberSpec] = JavaMap()
     for member, process in members.items():
         active, standby = (before or {}).get(member, ([], []))
@@ -139,7 +139,7 @@ def test_who_says_how_far_it_is_gets_a_task_that_nobody_has() -> None:
 
 
 def test_a_process_that_holds_the_task_is_passed_over_for_a_copy() -> None:
-    """Of those who had one the first is of the process that has the task by now."""
+    """The first member that had a copy belongs to the process that already has the task."""
     before: Shown = {"a": (["0_0"], []), "b": ([], ["0_0"]), "c": ([], ["0_0"])}
     members = {"a": "p", "b": "p", "c": "q", "d": "r"}
     assert assigned(members, subtopologies((1, True)), before, standbys=1)["c"] == ([], ["0_0"])

@@ -1,5 +1,5 @@
-"""Heartbeats of streams groups: records in Kafka's order, delays, time limits, what is in memory alone. Beside Kafka:
-tests/compare."""
+"""Heartbeats of streams groups: records in Kafka's order, delays, time limits, and what is only in memory. Beside
+Kafka: tests/compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMBER, TARGET_EPOCH, TARGET, CURRENT, TOPOLOGY, GROUP = 19, 20, 21, 22, 23, 17
 
 
 def two() -> StreamsMembers:
-    """One has all of `t`, and two waits for its part."""
+    """Return a group in which `one` has all of `t`, and `two` waits for its part."""
     groups = StreamsMembers()
     groups.enter("one", "p")
     groups.enter("two", "q")
@@ -42,7 +42,7 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
 
 
 def test_a_member_that_lacks_what_it_was_told_is_told_again() -> None:
-    """The answer may have been lost. Its endpoint is no new one by that."""
+    """The answer may have been lost. This doesn't count as a new endpoint."""
     groups = StreamsMembers()
     groups.enter("one", port=1)
     groups.enter("two", "q")
@@ -178,7 +178,7 @@ def test_a_delay_ends_with_its_group() -> None:
     groups.beat("two", -1)
     groups.beat("one", 2)
     groups.enter("two", "q")
-    groups.beat("two", -1)  # the next assignment is due, by a heartbeat
+    groups.beat("two", -1)  # a heartbeat makes the next assignment due
     before = len(groups.runtime.log)
     groups.runtime.pass_ms(3_000)
     assert len(groups.runtime.log) == before
@@ -379,7 +379,7 @@ def test_endpoints_are_told_to_who_knows_an_older_list() -> None:
     "of", [topology(subtopology("0", "nowhere")), topology(subtopology("0", "t", changelogs=["c"]))]
 )
 def test_an_endpoint_does_no_harm_while_topics_are_missing(of: object) -> None:
-    """Kafka answers UNKNOWN_SERVER_ERROR, and makes no group."""
+    """Kafka answers UNKNOWN_SERVER_ERROR and creates no group."""
     groups = StreamsMembers(of=of)  # type: ignore[arg-type]
     answer = groups.enter("one", port=1, endpoint_epoch=-1)
     assert (answer.error_code, len(answer.status or ())) == (Error.NONE, 1)

@@ -1,4 +1,4 @@
-"""What members of streams groups hold in memory counts, and is bounded with that of all others."""
+"""The memory of streams groups' members counts toward the bound that all members share."""
 
 from __future__ import annotations
 

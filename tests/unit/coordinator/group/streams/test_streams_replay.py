@@ -1,4 +1,4 @@
-"""Logs of streams groups, whole, compacted and with holes."""
+"""Logs of streams groups: complete, compacted and with holes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_compacted_log_says_the_same() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_log_with_holes_is_read(seed: int) -> None:
-    """As one that is compacted while it is read: what is left out may be a group's record, or half of a step."""
+    """A log may be compacted while it is read. A group's record or half of a step may be missing."""
     chance = random.Random(seed)
     groups = a_life()
     for member in [*groups.group.members]:
@@ -106,7 +106,7 @@ def test_a_task_that_no_epoch_is_said_of_is_its_members_since_its_own() -> None:
     assert member.state is StreamsMemberState.UNKNOWN
     assert (
         groups.refused("m", 7, active={"0": [1]}) is Error.UNKNOWN_SERVER_ERROR
-    )  # nobody knows its topology
+    )  # the group's topology is unknown
 
 
 def test_an_epoch_that_leaves_no_room_is_not_read() -> None:

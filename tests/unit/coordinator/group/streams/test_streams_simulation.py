@@ -1,4 +1,4 @@
-"""Random lives of a streams group, with restarts: no task is active in two places, and all come to rest."""
+"""Random lives of a streams group, with restarts: no task is active in two places, and the group always settles."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Life:
         self.groups.config = self.config()
 
     def check(self) -> None:
-        """Members of one process may give an active task to each other once the first has let go of it."""
+        """Check who holds active tasks. A process's members may pass one on once the first has let go of it."""
         group = self.groups.shard.groups.streams.get("g")
         active: dict[tuple[str, int], str] = {}
         for member in () if group is None else group.members.values():
@@ -81,7 +81,7 @@ class Life:
 
     def rest(self) -> None:
         groups = self.groups
-        for _ in range(6):  # who doesn't answer in time is put out, and what is delayed comes
+        for _ in range(6):  # late members are removed, and what is delayed happens
             if not self.members:
                 groups.enter("a", "p")
             groups.settle()

@@ -1,4 +1,4 @@
-"""Topologies beside the topics that are there. Beside Kafka: tests/compare."""
+"""Topologies compared with the topics that exist. Beside Kafka: tests/compare."""
 
 from __future__ import annotations
 
