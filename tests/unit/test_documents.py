@@ -1,4 +1,4 @@
-"""What the documents say of the code holds."""
+"""What the documents say about the code is true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_heading_that_a_document_links_to_is_there(document: Path) -> None
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_of_the_checkout_that_a_document_names_is_there(document: Path) -> None:
-    """By its path from the root, or the beginning of one."""
+    """A document names a path from the root, or the beginning of one."""
     folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isalpha())
     named = re.findall(rf"`((?:{folders})/[\w/.-]*)", document.read_text("utf-8"))
     assert [

@@ -1,4 +1,4 @@
-"""What a worker tells of a test."""
+"""What a worker reports about a test."""
 
 from __future__ import annotations
 

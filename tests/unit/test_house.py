@@ -1,4 +1,4 @@
-"""The house is tidy: what a reader may rely on in every file, held by a test instead of by attention."""
+"""The house is tidy: tests check what a reader may rely on in every file, so that nobody has to watch for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.house import (
 
 LINES = 800
 UNTOLD_LINES = 8
-"""A public function of so many lines tells what it does by its name alone."""
+"""A public function of at most this many lines needs no docstring: its name says what it does."""
 
 SOURCES = sources(*FLOORS, "barnabas", "cli")
 
@@ -41,15 +41,15 @@ LONG_FUNCTIONS = {
     "storage.log.partition_log.append": "each batch: the steps of appending, in their order",
     "storage.log.recovery._open": "what a start finds of a log, one after the other",
 }
-"""Functions that may be longer, and why."""
+"""Functions that may be longer, and the reason."""
 
 VERBS = {"apply", "decode", "encode", "validate"}
-"""Functions that are named with their module wherever they are called: `producer_snapshot.encode`."""
+"""Functions that callers always name with their module: `producer_snapshot.encode`."""
 
 SAID_WITH_THEIR_FOLDER = {
     "__init__": "Python's",
 }
-"""Files that may be on two floors."""
+"""File names that may be on two floors."""
 
 
 def places(found: list[Source]) -> list[str]:
@@ -84,14 +84,15 @@ def test_every_public_class_and_every_longer_function_says_what_it_does() -> Non
         for name, node in source.public()
         if not ast.get_docstring(node)
         and (isinstance(node, ast.ClassDef) or (node.end_lineno or 0) - node.lineno > UNTOLD_LINES)
-        and not (source.name.startswith("broker.handlers.") and name == "handle")  # the file says it
+        # the file's docstring says it
+        and not (source.name.startswith("broker.handlers.") and name == "handle")
     }
     assert untold == set()
 
 
 def test_no_two_things_on_different_floors_have_one_name() -> None:
-    """Be they classes, functions, constants or aliases. A name that is said with its module may be there twice, and
-    then it is in the list of those. What is the same thing stands once, on the lower floor."""
+    """This holds for classes, functions, constants and aliases. A name that callers say with its module may occur
+    twice, if it is in `VERBS`. If two things are the same, there is one of them, on the lower floor."""
     assert names_on_two_floors().keys() == VERBS
 
 
@@ -124,7 +125,7 @@ def test_the_names_of_a_module_are_those_that_another_one_may_import(tmp_path: P
 
 
 def test_no_method_is_bound_by_assignment() -> None:
-    """A reader who asks for the uses of a method finds a `def`."""
+    """A reader who searches for a method finds a `def`."""
     bound = {source.place for source in SOURCES if [*bound_by_assignment(source)]}
     assert bound == set()
 
@@ -136,6 +137,6 @@ def test_no_exception_stays_in_the_frame_that_raised_it() -> None:
 
 @pytest.mark.parametrize("folder", [*FLOORS, "barnabas"])
 def test_files_import_in_one_direction(folder: str) -> None:
-    """For types, too."""
+    """This holds for imports of types, too."""
     in_circles = {name for circle in circles(imports(sources(folder))) for name in circle}
     assert in_circles == set()

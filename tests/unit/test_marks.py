@@ -1,4 +1,4 @@
-"""From a table, a limit or a fault to its test: `grep` for the mark with its name."""
+"""Each table, limit and fault leads to its test: `grep` for the mark with its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TESTS = sources(
 LIMIT = re.compile(
     r"(MAX|MIN|MOST|LEAST|LONGEST|MANY|REMEMBERED)_\w+|(\w+_)?PER_TURN|(LONG_)?AT_ONCE|\w+_BEFORE_SWEEP"
 )
-"""What a constant is called that bounds something of ours or of a client's."""
+"""Names of constants that limit something of ours or of a client's."""
 
 BOUNDS_NOTHING = {
     "broker.replicas.searches_by_time.MAX_TIMESTAMP": "a question that Kafka wrote as a number",
@@ -26,7 +26,7 @@ BOUNDS_NOTHING = {
 
 
 def constants(source: Source) -> dict[str, ast.expr]:
-    """The public names in capitals of a file, and what they are."""
+    """Return the public constants of a file, by name. Their names are in capitals."""
     found = {}
     for node in source.tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -37,7 +37,7 @@ def constants(source: Source) -> dict[str, ast.expr]:
 
 
 def tables() -> set[str]:
-    """The public tables of all files of states, and any of next states: dicts in capitals."""
+    """Return the public tables of all files of states, and each table of next states."""
     return {
         f"{source.name}.{name}"
         for source in ROOMS
@@ -48,7 +48,7 @@ def tables() -> set[str]:
 
 
 def limits() -> set[str]:
-    """Numbers by whose name something is bounded."""
+    """Return the numbers whose names say that they limit something."""
     return {
         f"{source.name}.{name}"
         for source in ROOMS
@@ -63,7 +63,7 @@ NUMBER = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
 
 @cache
 def marked(kind: str) -> set[str]:
-    """What the marks of that kind of all tests name."""
+    """Return the names in all tests' marks of this kind."""
     return {
         node.args[0].value
         for source in TESTS

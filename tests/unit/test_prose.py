@@ -16,11 +16,11 @@ STIFF = re.compile(
     r"|(?:^|[.:] )(?:Of (?!course)|Who )[^.?\n]*\.",
     re.MULTILINE,
 )
-"""Words of statutes, and sentences that begin with what they aren't about."""
+"""Legal words, and sentences that don't begin with their subject."""
 
 
 def prose(text: str) -> str:
-    """Without blocks, tables and comments; links and code as a word each."""
+    """Return the text without blocks, tables and comments. A link's text stays, and code becomes one word."""
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^\|.*$", "\n", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The reference of settings says the truth about which of them do something."""
+"""The reference of settings says correctly which settings have an effect."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.house import ROOT, sources
 
 SETTINGS = {**BROKER_ROWS, **DYNAMIC_ONLY_ROWS}
 LISTED = ("broker.config.broker_definitions", "broker.config.documentation", "broker.config.reconfiguration")
-"""Files that name settings and do nothing with them."""
+"""Files that name settings, but don't use them."""
 
 
 def named(*without: str) -> set[str]:
-    """The settings whose names stand in the code, but for files so called."""
+    """Return the settings that the code names, except in files whose names begin so."""
     return {
         node.value
         for source in sources("broker", "coordinator", "storage")

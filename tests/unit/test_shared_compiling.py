@@ -1,4 +1,4 @@
-"""How the workers of a run share the rewriting of its tests."""
+"""The workers of a run share the work of rewriting its tests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_run_says_how_far_its_workers_are_with_collecting(
     cache = tmp_path / "__pycache__"
     cache.mkdir()
     (cache / f"test_1.{sys.implementation.cache_tag}-pytest-8.4.2.pyc").touch()
-    (cache / f"test_2.{sys.implementation.cache_tag}.pyc").touch()  # imported by itself
+    (cache / f"test_2.{sys.implementation.cache_tag}.pyc").touch()  # Python itself imported and compiled this
     collecting.collected()
     collecting.tell()
     collecting.collected()

@@ -1,4 +1,4 @@
-"""Where tests have their temporary folders, and until when."""
+"""Where tests have their temporary folders, and for how long."""
 
 from __future__ import annotations
 

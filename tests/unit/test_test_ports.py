@@ -1,4 +1,4 @@
-"""The ports that tests start servers on."""
+"""The ports on which tests start servers."""
 
 from __future__ import annotations
 

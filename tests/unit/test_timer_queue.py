@@ -8,7 +8,7 @@ from broker.environment.scheduler import FORGOTTEN_BEFORE_SWEEP, TimerQueue
 
 
 class Clockwork:
-    """A queue, its clock, and what fired when."""
+    """A queue, its clock, and which timer fired when."""
 
     def __init__(self) -> None:
         self.now_ms = 0

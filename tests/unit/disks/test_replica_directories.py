@@ -1,4 +1,4 @@
-"""Which directory a replica is in, or goes to, and what the controller is told of it."""
+"""Which directory a replica is in or goes to, and what the controller is told."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def place(
     is_opened: bool = False,
     level: int = DIRECTORIES_SINCE,
 ) -> tuple[str | None, list[bytes]]:
-    """The directory's name, and those that the controller is told. `is_opened`: the log was, in this run."""
+    """Return the directory's name, and the names that the controller is told. `is_opened` says that this run has opened
+    the log."""
     image = ClusterImage()
     image.apply(records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
     online = {A: Directory("a", is_opened), B: Directory("b", is_opened)}

@@ -1,4 +1,4 @@
-"""Faults by themselves: what is said of one, what a request names, and how many there may be."""
+"""Faults on their own: how one is described, what a request names, and how many there may be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def faults() -> tuple[Faults, list[str]]:
-    """And what they did beside: `changed`, `crash`."""
+    """Return faults, and a list of what they did besides: `changed`, `crash`."""
     did: list[str] = []
     made = Faults(
         SimpleNamespace(),  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_what_stands_in_a_field() -> None:
 
 
 def test_every_request_can_be_looked_at() -> None:
-    """Whatever is in it: those of Kafka's classes, all APIs, all versions."""
+    """The requests are those of Kafka's classes, of all APIs and versions."""
     from protocol.wire.codec import decode
 
     for api in APIS.values():

@@ -1,4 +1,4 @@
-"""Which errors an API can't give, held against all that Apache Kafka was recorded to answer."""
+"""Which errors an API can't return, compared with all recorded answers of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def errors_in(said: Any) -> Iterator[str]:
 
 
 def given(path: Path) -> set[tuple[str, str]]:
-    """API and error, of a file of recordings."""
+    """Return the APIs and errors of a file of recordings."""
     found = set()
     for cases in json.loads(gzip.decompress(path.read_bytes())).values():
         for case in cases:

@@ -1,4 +1,4 @@
-"""The journal of requests by itself: what it keeps, what it tells, and where it stops."""
+"""The journal of requests on its own: what it keeps, what it tells, and where it stops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from protocol.waiting import Later
 
 
 class Asked:
-    """A journal, and a node that answers as is said."""
+    """A journal, and a node that answers what a test says."""
 
     def __init__(self, size: int = 100) -> None:
         self.now_s = 50.0
@@ -39,7 +39,7 @@ class Asked:
         )
 
     def ask(self, request: Any, answer: Any, version: int = 0, client_id: str = "a") -> Any:
-        """What the node returns; an answer that is an exception is raised."""
+        """Return what the node returns. If the answer is an exception, raise it."""
 
         def handle(context: Any, asked: Any) -> Any:
             self.now_s += 0.25
@@ -111,7 +111,7 @@ def test_a_produce_is_told_by_its_batches_and_its_buffer_is_let_go() -> None:
     asked = Asked()
     buffer = batch()
     asked.ask(produced(memoryview(buffer)), offset_of(12), 9)
-    buffer.clear()  # a BufferError where somebody holds it
+    buffer.clear()  # this raises BufferError if anybody still holds the buffer
     [told] = asked.told()
     assert told["topics"] == {"orders": [3]}
     assert told["batches"] == [
@@ -246,5 +246,5 @@ def test_of_a_long_request_it_has_the_first_places() -> None:
     topics = [MetadataRequestTopic(name=f"t{number}") for number in range(MOST_PLACES + 1)]
     request = MetadataRequest(topics=topics)
     asked.ask(request, MetadataResponse(), 9)
-    assert len(request.topics or ()) == MOST_PLACES + 1  # its handler has all of them
+    assert len(request.topics or ()) == MOST_PLACES + 1  # the handler gets all topics
     assert len(asked.told()[0]["topics"]) == MOST_PLACES

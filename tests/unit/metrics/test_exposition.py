@@ -1,4 +1,4 @@
-"""A scrape is written as prometheus-client would write it."""
+"""A scrape is written in the way that prometheus-client would write it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 class Collected:
-    """As a registry that an encoder takes."""
+    """A registry in the form that an encoder takes."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""What a client pushes is read as far as it makes sense, whatever it is."""
+"""Whatever a client pushes is read as far as it makes sense."""
 
 from __future__ import annotations
 

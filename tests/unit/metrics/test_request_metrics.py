@@ -1,4 +1,4 @@
-"""What requests and their answers come to, without a node."""
+"""The metrics of requests and their answers, without a node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOPIC_ID = b"t" * 16
 
 
 class Counting:
-    """Requests of one client, which are answered as they are told."""
+    """One client's requests, which a test answers."""
 
     def __init__(self) -> None:
         image = ClusterImage()
@@ -59,7 +59,7 @@ class Counting:
         return self.metrics.counted(api, version, handle)(SimpleNamespace(), request)  # type: ignore[arg-type]
 
     def counts(self, api: str) -> dict[str, dict[int, int]]:
-        """By name and version."""
+        """Return the counts by name and version."""
         return {
             name: {version: each.count for version, each in named.versions().items()}
             for name, named in self.metrics.apis[api].by_name.items()
@@ -71,7 +71,7 @@ def batch(records: int) -> bytes:
 
 
 def produced(*data: tuple[str, bytes, int, bytes]) -> ProduceRequest:
-    """Topic by name or id, partition, batches."""
+    """Return a Produce of (topic name, topic id, partition, batches)."""
     return ProduceRequest(
         topic_data=[
             TopicProduceData(
@@ -229,7 +229,7 @@ def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
     with pytest.raises(ZeroDivisionError):
         node.ask("EndTxn", None, ZeroDivisionError())
     node.ask("EndTxn", None, Later()).abandon()
-    node.ask("EndTxn", None, None)  # no answer wanted
+    node.ask("EndTxn", None, None)  # the client wants no answer
     counts = node.metrics.apis["EndTxn"]
     assert counts.errors == {Error.UNKNOWN_SERVER_ERROR: 1}
     assert (counts.hung_up, counts.named("EndTxn").times().count) == (1, 3)

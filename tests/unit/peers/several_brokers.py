@@ -1,4 +1,4 @@
-"""A cluster of three as node 1 knows it, and channels to the others that a test looks into."""
+"""A cluster of three brokers as node 1 knows it, and channels to the others that a test can look into."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OWN, SECOND, THIRD = 1, 2, 3
 
 
 def cluster(topic: str, leaders: Sequence[int]) -> ClusterImage:
-    """With a topic whose partitions these brokers lead."""
+    """Return a cluster with a topic whose partitions these brokers lead."""
     image = ClusterImage()
     topic_id = b"the topic's id.."
     image.apply(records.TopicRecord(name=topic, topic_id=topic_id))
@@ -33,7 +33,7 @@ def cluster(topic: str, leaders: Sequence[int]) -> ClusterImage:
 
 
 class Channels:
-    """What was said to whom, and how that is asked and answered."""
+    """Channels that keep what was said to which node, and how to make requests and handle answers."""
 
     def __init__(self) -> None:
         self.said: dict[Hashable, tuple[int, Any]] = {}
@@ -55,5 +55,5 @@ class Channels:
         self.is_stopped = True
 
     def items(self, node_id: int) -> list[Any]:
-        """What was said to the node."""
+        """Return what was said to the node."""
         return [item for said_to, item in self.said.values() if said_to == node_id]

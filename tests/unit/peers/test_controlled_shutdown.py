@@ -1,4 +1,4 @@
-"""How long the controller's own broker waits for others to know that it leaves."""
+"""How long the controller's own broker waits until others know that it leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.submitting import drive
 
 
 class Left:
-    """Who leaves, and what the controller and others have to say to it."""
+    """A broker that leaves, and the answers of the controller and the others."""
 
     def __init__(self) -> None:
         self.timers = Timers()
@@ -36,7 +36,7 @@ class Left:
         return await answer
 
     async def begin(self) -> tuple[asyncio.Task[None], Any]:
-        """The stop that waits, and what the controller tells it."""
+        """Begin to leave. Return the stop that waits, and the callback by which the controller answers."""
         task = asyncio.ensure_future(self._leaving.leave())
         while self._told is None:
             await asyncio.sleep(0)

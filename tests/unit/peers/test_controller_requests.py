@@ -1,4 +1,4 @@
-"""What a broker asks of a controller elsewhere in its own name: topics that are used, and producer ids."""
+"""Requests of a broker, in its own name, to a controller elsewhere: topics to create, and producer ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC_ID = b"the topic's id.."
 
 
 class Creating:
-    """Asks the controller in the name of a broker whose metadata has the topics in `known`."""
+    """A broker that asks the controller. Its metadata has the topics in `known`."""
 
     def __init__(self, *known: str) -> None:
         self.channel = Channel()
@@ -89,7 +89,7 @@ def test_who_uses_topics_is_told_what_the_controller_makes_of_each() -> None:
     assert found["a"] == TOPIC_ID
     assert [found[name].error for name in "bcd"] == [
         Error.TOPIC_ALREADY_EXISTS,
-        Error.UNKNOWN_SERVER_ERROR,  # nothing was said of it
+        Error.UNKNOWN_SERVER_ERROR,  # the answer doesn't mention this topic
         Error.UNKNOWN_SERVER_ERROR,
     ]
 
@@ -161,7 +161,7 @@ def test_one_request_goes_after_the_other_and_none_for_who_has_gone() -> None:
     first, second = node.create("a"), node.create("b")
     node.create("c")
     second.abandon()
-    first.abandon()  # it has been sent
+    first.abandon()  # this request has already been sent
     refusal = KafkaError(Error.REQUEST_TIMED_OUT)
     node.channel.answer(refusal)
     assert node.answers == [refusal]

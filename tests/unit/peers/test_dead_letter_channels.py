@@ -1,4 +1,4 @@
-"""Dead letters for the leader of their queue: what goes in one request, and what is told of the answer."""
+"""Dead letters go to the leader of their queue: what one request holds, and what is made of the answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_dead_letters_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_brokers, "MOST_PRODUCED_BYTES", 300)
     assert _produced_together([produced(ID, 0), produced(ID, 1), produced(OTHER, 0), produced(OTHER, 1)]) == 3
     assert _produced_together([produced(ID, 0, size=301), produced(ID, 1)]) == 1
-    assert _produced_together([produced(ID, 0), produced(ID, 0)]) == 1  # a partition has one batch
+    # a request has one batch for each partition
+    assert _produced_together([produced(ID, 0), produced(ID, 0)]) == 1
 
 
 def test_a_request_names_each_topic_once() -> None:

@@ -1,4 +1,4 @@
-"""Connections to other nodes that are encrypted: however the bytes come, and what is said where it comes to nothing."""
+"""Encrypted connections to other nodes: bytes in pieces of any size, and what is said if a connection fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server_context(**settings: str) -> ssl.SSLContext:
 
 
 class Wire(asyncio.Transport):
-    """What a connection sends, and whether it has ended it."""
+    """A transport that keeps what a connection sends, and whether it has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Wire(asyncio.Transport):
 
 
 class Two:
-    """A connection of a node's, and a server that a test plays."""
+    """A connection of a node, and a server whose part the test plays."""
 
     def __init__(self, tls: OutgoingTls, context: ssl.SSLContext, host: str = "localhost") -> None:
         self.told: list[Any] = []
@@ -76,7 +76,7 @@ class Two:
         self.connection.connection_made(self.wire)
 
     def carry(self, at_once: int = 1 << 20) -> None:
-        """All that is on its way, so many bytes at a time."""
+        """Carry everything that is on its way, in pieces of so many bytes."""
         while True:
             sent, self.wire.sent = bytes(self.wire.sent), bytearray()
             self.to_server.write(sent)
@@ -152,7 +152,7 @@ def test_who_signed_it_has_to_be_trusted_and_the_other_node_is_told() -> None:
     [(_, why)] = two.told
     assert why.startswith("its certificate isn't trusted: ")
     assert why.endswith("(ssl.truststore)")
-    assert two.wire.is_over == "closed"  # behind the alert
+    assert two.wire.is_over == "closed"  # after it has sent the alert
     with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
         two.server.do_handshake()
 
@@ -207,7 +207,7 @@ def test_the_end_is_told_once(end: str) -> None:
 
 
 def test_what_an_answer_leads_to_is_no_fault_of_the_encryption() -> None:
-    """As a replica that can't be written, which the node has to stop for."""
+    """For example, the node has to stop if a replica can't be written."""
 
     def fail(frame: memoryview) -> None:
         raise OSError("the disk")
@@ -252,7 +252,7 @@ def test_brokers_have_to_understand_each_other_by_the_settings() -> None:
 
 
 def test_a_listener_between_brokers_goes_over_only_to_what_those_before_understand(tmp_path: Path) -> None:
-    """Brokers read their files anew one by one. Another authority takes over in three steps."""
+    """Brokers reread their files one by one. A new authority takes over in three steps."""
     keys, trusted, both = (tmp_path / name for name in ("keys.pem", "trusted.pem", "both.pem"))
     both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())
     renew(keys, KEYS.folder / "server.pem")

@@ -1,4 +1,4 @@
-"""Whoever can't be told what another broker answered keeps nobody else from being told."""
+"""If one callback fails to take another broker's answer, the other callbacks still get it."""
 
 from __future__ import annotations
 

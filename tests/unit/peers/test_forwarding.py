@@ -1,4 +1,5 @@
-"""What clients ask of a controller elsewhere: the answer, in the client's version, and what becomes of no answer."""
+"""Clients' requests that go to a controller elsewhere: the answer, in the client's version, and what happens without an
+answer."""
 
 from __future__ import annotations
 
@@ -167,7 +168,7 @@ def test_what_has_no_form_for_the_controller_is_refused_and_keeps_nobody_waiting
 
 
 def filled(cls: Any, version: int) -> Any:
-    """A message with one entry in each list that this version has."""
+    """Return a message with one entry in each list that this version has."""
     present = [field for field in cls.FIELDS if field.in_version(version)]
     return cls(
         **{field.name: _value(field, version) for field in present if field.kind in ("array", "string")}
@@ -193,12 +194,13 @@ def test_each_api_has_a_refusal_in_each_version(api_key: int) -> None:
         told = decode(api.response, version, encode(answer, version))
         codes = [*error_codes(told)]
         if (api_key, version) == (ELECT_LEADERS, 0):
-            codes.remove(Error.NONE)  # of the whole, which this version has none of
+            codes.remove(Error.NONE)  # the error of the whole answer, which this version doesn't have
         assert {*codes} == {Error.REQUEST_TIMED_OUT}, version
 
 
 def test_of_what_is_forwarded_clients_are_told_the_versions_that_the_controller_knows() -> None:
-    """Kafka 4.3's knows no UnregisterController. Nothing is held against it as long as it has told nothing."""
+    """Kafka 4.3's controller doesn't know UnregisterController. Until the controller has told its versions,
+    ours count."""
     forwarded = Forwarded()
     assert forwarded.forwarding.served(94, 0, 0) == (0, 0)
     forwarded.channel.versions = {CREATE_TOPICS: (2, 6), ELECT_LEADERS: (0, 9), 1: (4, 4)}

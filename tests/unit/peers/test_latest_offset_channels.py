@@ -1,4 +1,4 @@
-"""Where partitions end that other nodes lead."""
+"""End offsets of partitions that other nodes lead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
 
 
 class Asking:
-    """Partition 0 of topic `t` is led here, 1 and 2 by another node, 3 by nobody."""
+    """A node that asks. It leads partition 0 of topic `t`, another node leads 1 and 2, and nobody leads 3."""
 
     def __init__(self) -> None:
         self.channels = Channels()
@@ -41,7 +41,7 @@ class Asking:
 
 
 def answer(*parts: tuple[int, int, int]) -> ListOffsetsResponse:
-    """Index, error and offset."""
+    """Return an answer of (index, error, offset)."""
     found = [
         ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=offset)
         for index, code, offset in parts
@@ -85,7 +85,7 @@ def test_leaders_elsewhere_are_asked_as_consumers_ask() -> None:
 
 
 class Timer:
-    """The one that is set, in the scheduler's place."""
+    """A scheduler that keeps the one timer that is set."""
 
     is_set = False
 
@@ -98,7 +98,7 @@ class Timer:
 
 
 def of_many(node: Asking, timer: Timer, *indexes: int) -> list[Mapping[TopicPartition, int]]:
-    """Filled once they are told."""
+    """Ask for these partitions, and return a list that is filled when the answer comes."""
     told: list[Mapping[TopicPartition, int]] = []
     drive(node.offsets.of_many([("t", index) for index in indexes], timer, 2.0), told.append)  # type: ignore[arg-type]
     return told

@@ -1,4 +1,4 @@
-"""Markers of transactions: each goes to whoever leads the partition."""
+"""Markers of transactions: each goes to the leader of its partition."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_goes_to_whoever_leads_the_partition() -> None:
         ("t", 0),
         ("gone", 0),
         ("t", 7),
-    ]  # what is gone is told where markers are written
+    ]  # partitions that don't exist go to this node too, which reports them when it writes markers
     assert [[*each.partitions] for each in node.channels.items(SECOND)] == [[("t", 1), ("t", 3)]]
     assert [[*each.partitions] for each in node.channels.items(THIRD)] == [[("t", 2)]]
     assert node.answers.pop(("t", 4)) is Error.NOT_LEADER_OR_FOLLOWER

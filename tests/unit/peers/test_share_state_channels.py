@@ -1,4 +1,4 @@
-"""What is asked of share coordinators elsewhere."""
+"""Requests to share coordinators elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T, U = b"t" * 16, b"u" * 16
 
 
 class ShareChannels(Channels):
-    """With what goes into one request."""
+    """Channels that also keep how many items go into one request."""
 
     together: Any = None
 
@@ -28,7 +28,7 @@ class ShareChannels(Channels):
 
 
 class Asking:
-    """Answers by the group, the topic's first letter and the partition of who asked; a KafkaError as its code."""
+    """A node that keeps answers by group, the topic's first letter and partition. A KafkaError is kept as its code."""
 
     def __init__(self) -> None:
         self.channels = ShareChannels()

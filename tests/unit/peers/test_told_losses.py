@@ -1,4 +1,4 @@
-"""What a controller elsewhere is told of directories that have failed."""
+"""What a controller elsewhere is told about directories that have failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.controller_channel import Timers
 from tests.unit.peers.several_brokers import OWN, cluster
 
 TOPIC_ID = b"the topic's id.."
-ONLINE = bytes(16)  # where the cluster's replicas are
+ONLINE = bytes(16)  # the directory of the cluster's replicas
 
 
 class Lifecycle:
@@ -75,7 +75,7 @@ def test_a_broker_stops_that_cant_tell_it_in_time(is_known: bool, is_over: bool)
 
 
 def test_a_replica_that_cant_be_opened_is_in_no_directory() -> None:
-    """Of one in a directory that can't be used the controller knows by the registration."""
+    """If the directory itself can't be used, the controller knows it by the registration."""
     node = Node(1, 7)
     node.losses.lost_partitions()
     assert node.assigned == {(TOPIC_ID, 1): LOST}

@@ -1,4 +1,4 @@
-"""What leaders ask of transactions' coordinators elsewhere."""
+"""Leaders' questions to transaction coordinators elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRODUCER = TransactionalProducer("1", 9, 2)
 
 
 class Asking:
-    """A transactional id is the number of its coordinator's partition."""
+    """A node that asks. A transactional id is the number of its coordinator's partition."""
 
     def __init__(self, *leaders: int) -> None:
         self.channels = Channels()
@@ -65,7 +65,7 @@ def told(*results: tuple[str, str, int, int], error_code: int = 0) -> AddPartiti
     ("transactional_id", "is_elsewhere"), [("0", False), ("1", True), ("2", False), ("7", False)]
 )
 def test_it_is_asked_where_it_is(transactional_id: str, is_elsewhere: bool) -> None:
-    """Where nobody leads its partition, or there is none, what this node says of it counts."""
+    """If the partition has no leader or doesn't exist, this node's own answer counts."""
     node = Asking(OWN, SECOND, NO_LEADER)
     assert node.ask(TransactionalProducer(transactional_id, 9, 2), ("t", 0)) is is_elsewhere
     assert len(node.channels.items(SECOND)) == is_elsewhere
@@ -120,7 +120,7 @@ def test_each_partition_is_told_its_error(answer: Any, first: Error, second: Err
 def test_of_one_transactional_id_one_waits_to_be_sent(
     epochs: tuple[int, int], waiting: int, told_at_once: dict[TopicPartition, Error]
 ) -> None:
-    """So that none is told what another one's producer was answered."""
+    """So nobody gets an answer that was meant for another producer."""
     node = Asking(OWN, SECOND)
     for index, epoch in enumerate(epochs):
         node.ask(TransactionalProducer("1", 9, epoch), ("t", index))

@@ -1,4 +1,4 @@
-"""A copy of a broker's folder: what is settled at once, and what is copied later."""
+"""A copy of a broker's folder: what is copied at once, and what later."""
 
 from __future__ import annotations
 

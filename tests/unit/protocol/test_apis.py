@@ -7,10 +7,10 @@ from broker.handlers import CONTROLLER_HANDLERS
 from protocol.apis import APIS, NEVER_FLEXIBLE, Api, request_header_version, response_header_version
 
 ADVERTISED = Path(__file__).parents[2] / "golden" / "vectors" / "advertised_by_kafka_4.4.txt"
-"""What kafka-broker-api-versions prints of a Kafka 4.4 broker."""
+"""The output of kafka-broker-api-versions for a Kafka 4.4 broker."""
 
 ADVERTISED_BY_CONTROLLER = ADVERTISED.with_name("advertised_by_kafka_4.4_controller.txt")
-"""ApiVersions of a Kafka 4.4 controller: key, name, versions."""
+"""The ApiVersions of a Kafka 4.4 controller: key, name, versions."""
 
 ALL = [*APIS.values()]
 

@@ -1,4 +1,4 @@
-"""What the compiled codecs do at the edges; that they write Kafka's bytes is the golden tests' to show."""
+"""What the compiled codecs do at the edges. The golden tests show that they write Kafka's bytes."""
 
 import struct as packing
 
@@ -28,7 +28,7 @@ class Inner(Struct):
 
 
 class Sample(Message, versions="0-4", flexible="2+"):
-    """v2 is the first flexible one."""
+    """A message whose first flexible version is 2."""
 
     text: str = string("0+")
     maybe_text: str | None = string("0+", nullable="0+", default=None)

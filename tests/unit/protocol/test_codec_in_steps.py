@@ -1,4 +1,4 @@
-"""Decoded and encoded in steps a message is the same, and no step is long."""
+"""A message is the same if it is decoded and encoded in steps, and no step is long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.large_requests import large_requests
 
 
 def steps_of(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What it returns, and how often it yielded."""
+    """Return the result of the steps, and how often they yielded."""
     count = 0
     while True:
         try:
@@ -73,6 +73,6 @@ def test_so_are_more_tagged_fields_than_are_skipped() -> None:
 
     known = encode(FetchRequest(), 12)[:-1]
     assert decode(FetchRequest, 12, known + many) == FetchRequest()
-    for number in (more, b"\xff\xff\xff\xff\x0f"):  # the second one is -1 to Java
+    for number in (more, b"\xff\xff\xff\xff\x0f"):  # Java reads the second number as -1
         with pytest.raises(CodecError, match="tagged fields"):
             decode(FetchRequest, 12, known + number)

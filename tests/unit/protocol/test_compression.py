@@ -20,7 +20,7 @@ from protocol.records.compression import (
 )
 
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
-# Some blocks of snappy (32 KiB) and lz4 (64 KiB); half of them don't shrink.
+# Several blocks of snappy (32 KiB) and lz4 (64 KiB). Half of them can't be compressed.
 DATA = b"".join((i * i * 2654435761 % 2**32).to_bytes(4, "big") for i in range(40_000)) + bytes(100_000)
 LIMIT = 1_000_000
 
@@ -154,8 +154,9 @@ def test_lz4_with_linked_blocks_is_refused_as_by_java() -> None:
         decompress(LZ4, linked)
 
 
-# 40 zero bytes, as the reference library packs them: with a checksum of each block; with those of the content and its
-# size too.
+# The reference library packed these 40 zero bytes: once with a checksum of each block, once with checksums of the
+# content
+# and its size, too.
 LZ4_BLOCK_CHECKSUM = bytes.fromhex("04224d187040ad0b0000001f0001000f50000000000042087b1700000000")
 LZ4_ALL_CHECKSUMS = bytes.fromhex(
     "04224d187c4028000000000000004d0b0000001f0001000f50000000000042087b170000000033cf779a"

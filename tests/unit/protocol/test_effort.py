@@ -1,4 +1,4 @@
-"""A check that was allowed little breaks off with nothing changed, and what most producers send isn't too much."""
+"""A check that may take little effort gives up and changes nothing. Most producers' batches don't need more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ RULES = RecordRules(max_message_bytes=1 << 30)
 
 
 def too_much(data: bytearray, rules: RecordRules = RULES) -> bool:
-    """Whether little is too little, in which case nothing is changed; with as much as it takes it is fine."""
+    """Return whether little effort isn't enough. If so, nothing may have changed, and a check without a limit has to
+    succeed."""
     before = bytes(data)
     try:
         validate(data, rules, NOW_MS, "t", 0, LITTLE)
@@ -81,7 +82,7 @@ def test_many_blocks_of_lz4_and_many_members_of_gzip_are_too_much() -> None:
 
 
 def test_many_members_of_gzip_take_time_by_their_number_alone() -> None:
-    """Each one's rest was copied: a thousand copies of a megabyte took seconds."""
+    """The rest was copied for each member. A thousand copies of a megabyte took seconds."""
     member = compression.compress(compression.GZIP, b"")
     members = member * 20_000 + b"what follows is passed over"
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Headers. The bytes are those that Kafka's RequestHeaderData writes."""
+"""Headers. Kafka's RequestHeaderData wrote the expected bytes."""
 
 import pytest
 

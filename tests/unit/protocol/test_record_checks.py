@@ -1,4 +1,4 @@
-"""What the vectors of `tests/golden/test_produced_batches.py` don't show: texts, limits, codecs that are missing."""
+"""What the vectors of `tests/golden/test_produced_batches.py` don't show: texts, limits and missing codecs."""
 
 import sys
 
@@ -292,7 +292,7 @@ def test_a_batch_in_the_topics_codec_is_not_packed_again() -> None:
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_compressed_record_may_be_as_large_as_the_topic_takes(codec: int) -> None:
     records = [record(0), record(1, value=bytes(1000)), record(2)]
-    body = len(records[1]) - 2  # behind its size
+    body = len(records[1]) - 2  # the record without its size
     _validate(batch(records, attributes=codec), max_decompressed_message_bytes=body)
     sent = batch(records, attributes=codec)
     assert _error(sent, max_decompressed_message_bytes=body - 1) == Error.INVALID_RECORD

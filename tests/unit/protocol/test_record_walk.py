@@ -1,4 +1,4 @@
-"""The walk against reading every record, above all where it takes its faster ways."""
+"""The walk finds the same as reading every record, especially on its faster paths."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from tests.support.record_bytes import record, varint
 
 COUNT = 120
 CHANGED = 90
-"""The record of which a byte is changed: one of those that have two bytes of offset delta."""
+"""The record in which a byte is changed. Its offset delta takes two bytes."""
 
-# By the index of a record, the record.
+# Each makes a record from its index.
 SHAPES: dict[str, Callable[[int], bytes]] = {
     "one size": lambda i: record(i, key=None, value=bytes(70)),
     "one size, keys": lambda i: record(i, key=b"key", value=bytes(30)),
@@ -43,7 +43,7 @@ HEADER = read_header(build_batch([(0, None, None, ())]))
 
 
 def _read(data: bytes, count: int, first: int = 0) -> RecordsShape | None:
-    """What the walk should find, from records read one by one; None where they don't parse."""
+    """Return what the walk should find, from records read one by one. It is None if they don't parse."""
     try:
         records = parse_records(HEADER._replace(records_count=count), data)
     except CorruptRecordError:
@@ -57,7 +57,7 @@ def _read(data: bytes, count: int, first: int = 0) -> RecordsShape | None:
 
 
 def _read_on(before: RecordsShape, data: bytes) -> RecordsShape | None:
-    """The same of all records, where those before the one that is changed have been read already."""
+    """Return the same for all records. Those before the changed one have already been read."""
     rest = _read(data, COUNT - CHANGED, CHANGED)
     return rest and RecordsShape(
         min(before.min_timestamp_delta, rest.min_timestamp_delta),
@@ -92,12 +92,12 @@ def test_one_changed_byte_among_records_alike_is_judged_as_when_reading_it(shape
     assert read_before is not None
     assert _read_on(read_before, records[CHANGED] + after) == _read(b"".join(records), COUNT)
     changed = bytearray(records[CHANGED])
-    # Values are left out but for their ends.
+    # Only the ends of values are changed.
     for pos in [*range(min(16, len(changed))), *range(max(16, len(changed) - 12), len(changed))]:
         right = changed[pos]
         neighbours = (right ^ 0x80, right - 2, right - 1, right + 1, right + 2)
         found = {0, 1, 2, 3, 0x3E, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, *(n & 0xFF for n in neighbours)}
-        # Half of them at each place, the other half at the next; `make property` tries all.
+        # Each place tries half of these bytes, and the next place the other half. `make property` tries all.
         for byte in sorted(found)[pos % 2 :: 2] if TIMES == 1 else found:
             changed[pos] = byte
             rest = bytes(changed) + after
@@ -126,7 +126,7 @@ def test_one_offset_delta_out_of_turn_is_noticed(shape: str, wrong: int) -> None
 
 @pytest.mark.parametrize("first", [8150, 16300, 2**20 - 40])
 def test_offset_deltas_of_more_bytes_are_followed(first: int) -> None:
-    # As from 64 and 8192, so from 2**20 on the varint is a byte longer.
+    # The varint becomes one byte longer at 64, at 8192 and at 2**20.
     from protocol.records.stretches import layout_of, measure_run
 
     records = [record(index, value=b"v") for index in range(first, first + 81)]
@@ -175,7 +175,7 @@ def test_an_offset_delta_with_a_needless_byte_misleads_nobody() -> None:
         wide = bytes((plain[0] + 2,)) + plain[1:3] + bytes((plain[3] | 0x80, 0)) + plain[4:]
         data = b"".join([*records[:first], wide, *records[first + 1 :]])
         assert walk_records(data, 60) == _read(data, 60) == RecordsShape(0, 0, False, True)
-    # Taken for as wide as the one before, its offset and its empty key would make up a record that is fine.
+    # If it is read with the width of the previous record, its offset and empty key look like a valid record.
     plain = record(0, key=b"", value=b"")
     wide = bytes((plain[0] + 2,)) + plain[1:3] + b"\x80\0" + plain[4:]
     longer = [record(index, key=b"", value=b"xx") for index in range(1, 60)]

@@ -116,7 +116,7 @@ def test_a_record_that_is_damaged_is_met_when_it_comes_to_it() -> None:
     built, records = _log_of_four()
     header, payload = read_payload(built)
     of_one = len(payload) // 4
-    damaged = payload[: 2 * of_one] + b"\x01" + payload[2 * of_one + 1 :]  # a length of −1
+    damaged = payload[: 2 * of_one] + b"\x01" + payload[2 * of_one + 1 :]  # this byte is a length of −1
     found = parse_from(header, damaged, 101)
     assert next(found) == records[1]
     with pytest.raises(CorruptRecordError):

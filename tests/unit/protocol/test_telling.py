@@ -1,4 +1,4 @@
-"""Telling several of one thing."""
+"""Reporting several errors of one kind."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""XXH3 against values of the reference implementation, one for each of its ways."""
+"""XXH3, compared with values of the reference implementation. There is one for each of its code paths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.group.modern.topic_hashes import xxh3_64
 
-# Of bytes that count up, by their number.
+# The number of bytes, which count up → the hash.
 EXPECTED = {
     0: 0x2D06800538D394C2,
     1: 0xC44BDFF4074EECDB,

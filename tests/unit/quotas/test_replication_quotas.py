@@ -1,4 +1,4 @@
-"""Quotas on replication: what is measured, and which partitions they are for."""
+"""Quotas on replication: what is measured, and which partitions they apply to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HISTORY = (
     *((100, None), (5000, None), (999, 1), (1, None), (6000, None), (11000, None), (1, 70), (20000, None)),
     *((500, 90), (400, None), (2000, 10), (1500, 20), (1000, 30), (1000, 40), (3, None)),
 )
-"""So many milliseconds later so much is recorded, or the rate measured."""
+"""(milliseconds that pass, bytes that are recorded then). With None the rate is measured."""
 
 
 @pytest.mark.parametrize(

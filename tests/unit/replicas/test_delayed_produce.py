@@ -1,4 +1,4 @@
-"""A Produce that waits for many partitions: it begins to wait, and ends, in turns of the loop."""
+"""A Produce that waits for many partitions begins and ends its wait over several turns of the loop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COUNT = 5
 
 
 class Waiting:
-    """A Produce of five partitions, two of which are gone through in a turn; what it waits for comes when the test says
-    so."""
+    """A Produce of five partitions, two of which are handled in a turn. What it waits for comes when the test
+    says so."""
 
     def __init__(self, *, flushes: bool = False) -> None:
         self.soon: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""Who is in sync: each state, with each thing that may happen in it."""
+"""Which replicas are in sync: each state, with each event that may happen in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEADER_EPOCH, PARTITION_EPOCH = 3, 9
 
 
 def leader_in(state: IsrState) -> tuple[InSyncReplicas, WantedIsr | None]:
-    """A leader 1 with the replicas 1 and 2 in sync, and what it has asked for: 3 to come in, or 2 to leave."""
+    """Return leader 1 with the replicas 1 and 2 in sync, and what it has asked for: adding 3 or removing 2."""
     leader = InSyncReplicas(BROKER_EPOCHS.__getitem__)
     assert leader.follow(LEADER_EPOCH, PARTITION_EPOCH, [1, 2])
     asked = {
@@ -34,12 +34,12 @@ def leader_in(state: IsrState) -> tuple[InSyncReplicas, WantedIsr | None]:
 
 
 def answer(**what: object) -> LeaderAndIsr:
-    """The controller's, where all went well."""
+    """Return the controller's answer if all went well."""
     return LeaderAndIsr(1, LEADER_EPOCH, [1, 7], 0, PARTITION_EPOCH + 1)._replace(**what)  # type: ignore[arg-type]
 
 
 def counts(leader: InSyncReplicas) -> tuple[list[int], list[int]]:
-    """For `min.insync.replicas`, and for the high watermark."""
+    """Return the replicas that count for `min.insync.replicas`, and those that count for the high watermark."""
     return [*leader.isr], [*leader.maximal_isr]
 
 
@@ -88,7 +88,7 @@ def test_who_is_there_needs_not_come_and_who_is_not_there_needs_not_leave() -> N
 @pytest.mark.parametrize("state", [EXPANDING, SHRINKING])
 @pytest.mark.parametrize("partition_epoch", [PARTITION_EPOCH, PARTITION_EPOCH + 1])
 def test_it_is_as_the_controller_answers(state: IsrState, partition_epoch: int) -> None:
-    """With the partition epoch of before where it was so already."""
+    """If the ISR was the same already, the partition epoch is the old one."""
     leader, asked = leader_in(state)
     assert asked is not None
     assert leader.answered(asked, answer(partition_epoch=partition_epoch)) is IsrOutcome.COMMITTED

@@ -1,4 +1,4 @@
-"""The other replicas of a leader: who comes in, who leaves, and whose logs count for what is committed."""
+"""A leader's other replicas: which come into the ISR, which leave it, and whose logs count for what is committed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Told = Callable[[LeaderAndIsr | KafkaError], None]
 
 
 class Leading:
-    """Broker 1 leads, with 2 in sync and 3 not. All three are alive, with the epochs 10, 20 and 30."""
+    """Leader 1, with 2 in sync and 3 out of sync. All three are alive, with the epochs 10, 20 and 30."""
 
     def __init__(self, isr: list[int] | None = None, replicas: list[int] | None = None) -> None:
         self.now_ms = NOW_MS
@@ -83,7 +83,7 @@ class Leading:
         leader_epoch: int = 5,
         is_new_leader: bool = False,
     ) -> bool:
-        """The metadata's word."""
+        """Apply what the metadata says."""
         all_replicas = replicas or [ME, SECOND, THIRD]
         return self.others.follow(
             leader_epoch, partition_epoch, all_replicas, isr, self.end_offset, is_new_leader=is_new_leader
@@ -95,7 +95,7 @@ class Leading:
         )
 
     def fetch(self, broker_id: int, offset: int, epoch: int | None = None, needed: int = 0) -> bool:
-        """It asks for what is behind `offset`."""
+        """Have a replica fetch what is behind `offset`."""
         epoch = broker_id * 10 if epoch is None else epoch
         moved = self.others.fetched(broker_id, offset, 0, epoch, leader_end_offset=self.end_offset)
         self.others.expand(broker_id, needed)
@@ -105,12 +105,12 @@ class Leading:
         return self.others.committed_offset(self.end_offset, self.end_offset)
 
     def wanted(self) -> list[list[int]]:
-        """The ISRs that were asked for."""
+        """Return the ISRs that the leader asked for."""
         return [[broker_id for broker_id, _ in wanted.isr] for wanted, _ in self.asked]
 
 
 def changes(it: Leading) -> tuple[int, int, int]:
-    """Expanded, shrunk, failed."""
+    """Return how often the ISR was expanded, was shrunk and failed to change."""
     return it.changes.expanded, it.changes.shrunk, it.changes.failed
 
 
@@ -162,7 +162,7 @@ def test_whose_broker_nobody_knows_does_not_come_in() -> None:
 
 @pytest.mark.parametrize(("epoch", "comes"), [(30, True), (-1, True), (31, False)])
 def test_it_comes_in_by_what_this_run_of_its_broker_fetches(epoch: int, comes: bool) -> None:
-    """A later run than is known here may come in once that is known."""
+    """A run later than the known one may come in, once the metadata knows it."""
     it = Leading()
     it.fetch(THIRD, 100, epoch)
     assert bool(it.asked) is comes
@@ -224,7 +224,7 @@ def test_who_asks_for_all_that_there_was_at_its_fetch_before_had_caught_up_then(
     it.fetch(SECOND, 90)
     it.now_ms += LAG_MS
     it.end_offset = 200
-    it.fetch(SECOND, 100)  # the end of half a minute ago
+    it.fetch(SECOND, 100)  # this was the log's end half a minute ago
     it.now_ms += 1
     it.others.shrink(it.end_offset)
     assert it.wanted() == [[ME]]

@@ -1,4 +1,4 @@
-"""How ACLs are found: few are looked at, however many there are."""
+"""How ACLs are found: only a few are looked at, however many there are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What reads bytes before a client is known, or files with keys, takes damaged ones without a crash, a hang, or memory
-that stays. `make fuzz` tries two million of them."""
+"""Damaged input to code that reads keys, or bytes of unknown clients, causes no crash, no hang and no memory leak.
+`make fuzz` tries two million inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fuzz.trial import tried
 
 INPUTS = 2_000
 MOST_BLOCKS = 500
-"""Caches fill slowly where inputs are few; what every input left would be more."""
+"""Caches fill slowly with few inputs. A leak of every input would exceed this."""
 
 
 @pytest.mark.parametrize("door", [pytest.param(each, id=each.name.replace(" ", "_")) for each in doors()])
@@ -24,7 +24,7 @@ def test_damaged_bytes_do_nothing(door: Door) -> None:
     assert trial.blocks_kept < MOST_BLOCKS
 
 
-LONG = 32_000  # characters, which a setting may have
+LONG = 32_000  # in characters; a setting may be this long
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ LONG = 32_000  # characters, which a setting may have
     ],
 )
 def test_a_text_that_is_almost_pem_takes_no_time(text: str) -> None:
-    """Some took minutes, by a regular expression that went back and forth."""
+    """A regular expression that backtracked took minutes for some texts."""
     began_s = time.thread_time()
     assert tls._blocks(text, "CERTIFICATE") == []
     assert time.thread_time() - began_s < 5
 
 
 def test_pem_is_found_in_one_line_and_with_anything_around() -> None:
-    """As Kafka's `PemParser` does, for settings that have no line ends."""
+    """Kafka's `PemParser` finds it, too, since some settings have no line ends."""
     body = "QUJD" * 20
     text = f"bag: attributes\n-----BEGIN CERTIFICATE----- {body} -----END CERTIFICATE-----junk"
     text += "--BEGIN  X  KEY--\nA: b-c\n\nQUJD\n--END X KEY--"

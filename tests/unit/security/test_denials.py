@@ -1,4 +1,4 @@
-"""What a node keeps of what it has denied."""
+"""What a node remembers of its denials."""
 
 from __future__ import annotations
 

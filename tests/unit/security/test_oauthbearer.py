@@ -1,4 +1,4 @@
-"""OAUTHBEARER and unsecured tokens. (`tests/interop/test_sasl_tokens.py` holds whole conversations against Kafka's.)"""
+"""OAUTHBEARER and unsecured tokens. (`tests/interop/test_sasl_tokens.py` compares whole conversations with Kafka's.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of certificates' owners, and the users that rules make of them; Java is asked in `tests/golden`."""
+"""Names of certificates' owners, and the users that rules make of them. `tests/golden` asks Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLAIN, SCRAM and lines of JAAS. (`tests/interop/test_sasl.py` holds whole conversations against Kafka's.)"""
+"""PLAIN, SCRAM and lines of JAAS. (`tests/interop/test_sasl.py` compares whole conversations with Kafka's.)"""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encod
 
 
 def test_scram_says_what_the_rfcs_example_says() -> None:
-    """RFC 7677, section 3."""
+    """The example is in RFC 7677, section 3."""
     mechanism = scram()
     assert mechanism.evaluate(FIRST) == f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
     assert not mechanism.is_complete
@@ -149,7 +149,7 @@ def test_scram_takes_no_other_proof(proof: bytes) -> None:
 
 @given(st.lists(st.binary() | st.sampled_from([FIRST, FINAL, b"n,,n=user,r=x", b"\0a\0b"]), max_size=4))
 def test_nonsense_comes_to_a_refusal_and_to_nobody(tokens: list[bytes]) -> None:
-    """Of anybody's bytes: no other error, and nobody is signed in by them."""
+    """Anybody may send these bytes. They cause no other error, and sign nobody in."""
     mechanisms: list[Mechanism] = [scram(nonce="x"), PlainMechanism(PASSWORDS)]
     for mechanism in mechanisms:
         for token in tokens:

@@ -1,4 +1,4 @@
-"""Signing in: who asks and who is asked come to the same end, and who isn't who it should be is found out."""
+"""Signing in: client and server agree on the outcome, and an impostor on either side is found out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_who_signs_in_by_plain_is_let_in() -> None:
 @pytest.mark.parametrize("user", ["node", "no,d=e"])
 def test_who_signs_in_by_scram_is_let_in(mechanism: str, user: str) -> None:
     credentials = Credentials(mechanism, user, "sécret")
-    for _ in range(2):  # the second time by the salted password that is known
+    for _ in range(2):  # the second time it uses the salted password that it knows
         server = scram_server(mechanism, user, "sécret")
         conversation = credentials.begin(lambda: "mine")
         proof = conversation.evaluate(server.evaluate(conversation.first()))
@@ -86,7 +86,7 @@ def test_a_server_that_doesnt_know_the_password_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("challenge", "told"),
     [
-        ("r=theirs,s=c2FsdA==,i=4096", "its challenge is invalid"),  # not our nonce
+        ("r=theirs,s=c2FsdA==,i=4096", "its challenge is invalid"),  # this isn't our nonce
         ("r=mine,s=c2FsdA==,i=0", "its challenge is invalid"),
         ("r=mine,s=c2FsdA=,i=4096", "its challenge is invalid"),
         ("e=other-error", "its challenge is invalid"),

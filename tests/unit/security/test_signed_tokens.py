@@ -1,4 +1,4 @@
-"""Signed tokens, and where the keys are that verify them. (`tests/interop/test_sasl_tokens.py` asks Kafka.)"""
+"""Signed tokens, and where the keys that verify them come from. (`tests/interop/test_sasl_tokens.py` asks Kafka.)"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = SignedTokenSettings(frozenset(("kafka",)), "https://idp", 30, "scope"
 
 
 class Known:
-    """Keys that are given."""
+    """A source of keys that are already given."""
 
     def __init__(self, text: bytes) -> None:
         self.keys = keys_of(text)
@@ -150,7 +150,7 @@ def test_a_file_is_read_again_when_it_has_changed_and_missed_when_it_is_gone(tmp
 
 
 class Source:
-    """Answers one after the other; the last one stays."""
+    """A source that gives one answer after the other, and the last one from then on."""
 
     def __init__(self, *answers: bytes | JwksError) -> None:
         self.answers = [*answers]
@@ -210,7 +210,7 @@ def test_one_thread_fetches_at_a_time() -> None:
 
 
 def missed(keys: FetchedKeys, source: Source, key_id: object, now_ms: int) -> bool:
-    """Whether they are fetched for that."""
+    """Report a missing key, and return whether the keys are fetched for it."""
     keys.missing(key_id, now_ms)
     done = [work() for work in source.works]
     source.works.clear()
@@ -253,7 +253,7 @@ def test_so_many_unknown_keys_are_remembered() -> None:
 
 
 class Serving:
-    """One client of a loopback port is told that."""
+    """A server on a loopback port. It sends these chunks to one client."""
 
     def __init__(self, *chunks: bytes) -> None:
         self._chunks = chunks
@@ -270,7 +270,7 @@ class Serving:
                 for chunk in self._chunks:
                     client.sendall(chunk)
             except OSError:
-                pass  # it has heard enough
+                pass  # the client has heard enough
 
     def __enter__(self) -> Serving:
         self._thread.start()

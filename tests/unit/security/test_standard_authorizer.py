@@ -1,4 +1,4 @@
-"""What the authorizer decides, rule by rule. (`tests/golden` holds it against Kafka's own class.)"""
+"""What the authorizer decides, rule by rule. (`tests/golden` compares it with Kafka's own class.)"""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_denials_are_logged_with_the_rule_and_what_is_allowed_at_debug(
         "resourceType=TOPIC, resourceName=orders, patternType=LITERAL, principal=User:alice, host=*, "
         "operation=READ, permissionType=DENY])"
     )
-    for _ in range(2):  # the second time it is remembered
+    for _ in range(2):  # the second time the decision is remembered
         may = lambda: authorizer.allows(ALICE, READ, TOPIC, "mine")  # noqa: E731
         assert _logged(caplog, logging.INFO, may) == []
         [line] = _logged(caplog, logging.DEBUG, may)
@@ -199,7 +199,7 @@ def test_what_is_no_range_is_refused_and_meets_nobody(pattern: str) -> None:
     ],
 )
 def test_what_is_wrong_with_a_range_is_said_as_kafka_says_it(pattern: str, said: str) -> None:
-    """Tried with Kafka 4.4.0."""
+    """The texts come from a trial with Kafka 4.4.0."""
     with pytest.raises(ValueError, match="^" + re.escape(said) + "$"):
         host_range(pattern)
 

@@ -1,4 +1,4 @@
-"""What was read for a share fetch: its batches, and what is cut out, wherever its bytes are."""
+"""Records that a share fetch has read: their batches, and what is cut out, wherever the bytes are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR = 1 << 40
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Thirty batches of two records, of 5,000 bytes each."""
+    """Return a log of thirty batches of two records, with 5,000 bytes each."""
     log = open_log(tmp_path)
     for _ in range(30):
         append(log, batch(2, value_bytes=2_500))

@@ -1,4 +1,4 @@
-"""A share group's settings: its own, within the broker's bounds, or the broker's."""
+"""A share group's settings: its own if the broker's bounds allow, otherwise the broker's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_group_without_settings_has_the_brokers(tmp_path: Path) -> None:
 
 def test_a_group_has_its_own(tmp_path: Path) -> None:
     overrides = {
-        "share.record.lock.duration.ms": "1000",  # less than there may be
+        "share.record.lock.duration.ms": "1000",  # this is less than allowed
         "share.delivery.count.limit": "9",
         "share.partition.max.record.locks": "500",
         "share.auto.offset.reset": "by_duration:PT1H",
