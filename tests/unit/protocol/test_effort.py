@@ -1,4 +1,4 @@
-"""A check that may take little effort gives up and changes nothing. Most producers' batches don't need more."""
+"""A check that may take only little effort gives up and changes nothing. What most producers send isn't too much."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.support.disk import files
 
 @pytest.fixture
 def synced() -> Iterator[list[str]]:
-    """The names of files and directories in the order they were synced."""
+    """Collect the names of files and directories in the order in which they are synced."""
     names: list[str] = []
 
     def hook(operation: str, path: str, _size: int) -> None:

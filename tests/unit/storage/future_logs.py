@@ -1,4 +1,4 @@
-"""A log, and the future log that is filled from it in another directory."""
+"""A log, and the future log that copies it into another directory."""
 
 from __future__ import annotations
 

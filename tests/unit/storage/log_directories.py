@@ -1,4 +1,4 @@
-"""A log directory and logs in it."""
+"""A log directory, and logs in it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What an append stores and answers."""
+"""What an append stores and returns."""
 
 from pathlib import Path
 

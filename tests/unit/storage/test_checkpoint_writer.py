@@ -1,4 +1,4 @@
-"""What a directory's checkpoints say where the disk, or the memory, fails in the middle of writing one."""
+"""What a directory's checkpoints contain if the disk or the memory fails while one is written."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_what_is_asked_for_all_the_time_is_written_at_once_and_then_once_in_a_wh
     for number in range(5, 9):
         ask(number)
     assert background.delays_ms == [REST_MS]
-    background.run_one()  # it is over
+    background.run_one()  # the rest is over
     run_all_but_the_rest()
     assert (tmp_path / NAME).read_bytes() == b"8"
     assert encoded == [b"0", b"8"]
     background.run_all()
-    ask(9)  # nobody has asked for a while
+    ask(9)  # nobody has asked for a write for a while
     run_all_but_the_rest()
     assert (tmp_path / NAME).read_bytes() == b"9"
     ask(10)
@@ -219,7 +219,7 @@ def test_a_compacted_offset_is_forgotten_though_the_directory_could_not_be_synce
     directory.close(clean=False)
 
 
-# in a deletion the log starts are encoded first, then what the cleaner has compacted
+# a deletion first encodes the log starts, then what the cleaner has compacted
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_deleted_partition_is_forgotten_though_too_little_memory_kept_it_from_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
@@ -258,7 +258,7 @@ def test_a_deleted_partition_is_forgotten_though_too_little_memory_kept_its_file
     directory.logs.pop(ORDERS)
     part = directory.offsets if what == "log starts" else directory.cleaner_offsets
     with monkeypatch.context() as patch:
-        # not even the wish to be written is kept
+        # not even the request to write is kept
         fail(patch, CheckpointWriter, "write")
         with pytest.raises(MemoryError):
             part.forget(ORDERS)

@@ -1,4 +1,4 @@
-"""Kafka's text files, byte for byte, and what is made of broken ones."""
+"""Kafka's text files, byte for byte, and how broken ones are read."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the file of recovery points says of a partition that is gone counts for no new one of its name."""
+"""If the file of recovery points names a deleted partition, that doesn't count for a new partition of the same name."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ FILE = "recovery-point-offset-checkpoint"
 
 
 def test_a_new_log_is_not_taken_for_synced_by_the_one_before_it(tmp_path: Path) -> None:
-    """A power loss may take its first segments, and a start would go on behind the hole."""
+    """Otherwise, if a power loss took its first segments, a start would go on behind the hole."""
     background = HeldBackground()
     directory = opened(tmp_path, background)
     log = log_of(directory)
@@ -19,7 +19,8 @@ def test_a_new_log_is_not_taken_for_synced_by_the_one_before_it(tmp_path: Path) 
     background.run_all()
     assert "orders 0" in (tmp_path / FILE).read_text()
     directory.delete_log(log, UNIQUE)
-    assert "orders 0" in (tmp_path / FILE).read_text()  # what says otherwise is on its way
+    # the write that drops the partition is still on its way
+    assert "orders 0" in (tmp_path / FILE).read_text()
     log_of(directory)
     assert "orders 0" not in (tmp_path / FILE).read_text()
     directory.close(clean=False)

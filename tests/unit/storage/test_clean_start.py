@@ -1,4 +1,4 @@
-"""A start after a clean stop: side files are trusted, unless they are missing or contradict the log."""
+"""A start after a clean stop trusts side files, unless they are missing or contradict the log."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.partition_logs import (
 
 
 def stopped(directory: Path) -> PartitionLog:
-    """Two segments with aborted, committed and open transactions, stopped cleanly."""
+    """Return a cleanly stopped log: two segments with aborted, committed and open transactions."""
     log = open_log(directory, index_interval_bytes=100)
     for _round in range(2):
         for producer_id in (1, 2):
@@ -48,7 +48,7 @@ def reopened(directory: Path) -> PartitionLog:
 
 
 def picture(log: PartitionLog) -> dict[str, object]:
-    """All that a client could ask."""
+    """Return everything that a client could ask for."""
     fetched = log.read(0, 1 << 20, upper_bound=log.high_watermark, min_one_batch=True)
     return {
         "end": log.log_end_offset,
@@ -64,7 +64,7 @@ def picture(log: PartitionLog) -> dict[str, object]:
 
 @pytest.fixture
 def written() -> Iterator[list[str]]:
-    """The operations that change a file, as they come."""
+    """Collect the operations that change a file, in order."""
     changes: list[str] = []
 
     def note(operation: str, path: str, _size: int) -> None:
@@ -160,12 +160,12 @@ def beyond(data: bytes) -> bytes:
 
 
 def below_the_base(data: bytes) -> bytes:
-    """The last entry of an offset index."""
+    """Return the index with a last offset entry that lies below the base."""
     return data[:-8] + b"\xff\xff\xff\xff" + data[-4:]
 
 
 def at_an_offset_below_the_base(data: bytes) -> bytes:
-    """The last entry of a time index."""
+    """Return the index with a last time entry whose offset lies below the base."""
     return data[:-4] + b"\xff\xff\xff\xff"
 
 
@@ -222,7 +222,7 @@ def test_kafkas_segment_without_a_transaction_index_is_read_once_and_then_known(
     append(log, produced(0, transactional=True))
     end_transaction(log, True)
     log.close()
-    # Kafka makes no empty ones
+    # Kafka creates no empty ones
     file(log, 0, ".txnindex").unlink()
     written.clear()
     reopened(tmp_path)
@@ -266,7 +266,7 @@ def test_nonsense_amid_a_segment_whose_transaction_index_is_lost_is_cut(tmp_path
     file(log, 9, ".txnindex").unlink()
     path = file(log, 9, ".log")
     data = bytearray(path.read_bytes())
-    # of the segment's first batch behind offset 14 the magic
+    # this is the magic byte of the segment's first batch from offset 14 on
     at = sum(len(batch) for batch in stored if 9 <= int.from_bytes(batch[:8], "big") < 14)
     data[at + 16] = 7
     path.write_bytes(data)

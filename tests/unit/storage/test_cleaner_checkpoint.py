@@ -1,4 +1,4 @@
-"""`cleaner-offset-checkpoint`: how far each partition of a directory is compacted."""
+"""`cleaner-offset-checkpoint` says how far each partition of a directory is compacted."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A transaction index has no checksum: whatever a disk makes of one of its bytes, readers of committed records are
-given what was committed, and nothing else."""
+"""A transaction index has no checksum. Whatever a disk does to one of its bytes, a read_committed reader gets what was
+committed, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CONFIG = {"index_interval_bytes": 300}
 
 
 def history(folder: Path, seed: int, steps: int = 60) -> set[int]:
-    """A log of transactions that are open beside each other, over three segments, stopped cleanly with none open.
-    Returns the offsets that a reader of committed records sees."""
+    """Write a log with overlapping transactions in three segments, and stop it cleanly with none open. Return the
+    offsets that a read_committed reader sees."""
     chance = Random(seed)
     log = open_log(folder, **CONFIG)
     seen: set[int] = set()
@@ -60,7 +60,7 @@ def history(folder: Path, seed: int, steps: int = 60) -> set[int]:
 
 
 def committed(log: PartitionLog, max_bytes: int = 400) -> set[int]:
-    """As a consumer of committed records finds it: what is aborted it drops up to the producer's marker."""
+    """Return the offsets that a read_committed consumer sees. It drops aborted records up to the producer's marker."""
     seen: set[int] = set()
     dropped: set[int] = set()
     offset = 0
@@ -80,7 +80,7 @@ def committed(log: PartitionLog, max_bytes: int = 400) -> set[int]:
             elif not (header.is_transactional and header.producer_id in dropped):
                 seen.update(range(header.base_offset, header.last_offset + 1))
             offset = header.last_offset + 1
-        dropped.clear()  # each fetch says anew what is aborted of it
+        dropped.clear()  # each fetch names its own aborted transactions
     return seen
 
 
@@ -91,7 +91,7 @@ def opened(folder: Path) -> PartitionLog:
 
 
 def believed(log: PartitionLog) -> Iterator[tuple[Path, bytes, bytes]]:
-    """Each file of its transaction indexes, what it says, and what it says with one bit flipped, where a start finds
+    """Yield files of transaction indexes, each with its content and the content with one flipped bit, if a start finds
     nothing wrong with that."""
     for slot, segment in enumerate(log.segments):
         path = Path(segment.txn_index.file.path)
@@ -133,7 +133,7 @@ def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
     path, whole = Path(log.segments[1].txn_index.file.path), b""
     log.close()
     whole = path.read_bytes()
-    path.write_bytes(whole[:9] + bytes([whole[9] ^ 4]) + whole[10:])  # another producer's
+    path.write_bytes(whole[:9] + bytes([whole[9] ^ 4]) + whole[10:])  # now the entry names another producer
     log = opened(tmp_path)
     assert committed(log) == expected
     assert committed(log) == expected
@@ -145,7 +145,7 @@ def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
 
 
 def damaged(folder: Path) -> PartitionLog:
-    """Opened with an index of which one bit is flipped, of a log with an abort in its last batch but one."""
+    """Open a log whose index has one flipped bit. The last batch but one is an abort."""
     log = open_log(folder)
     for sequence in range(10):
         append(log, transactional(sequence))
@@ -163,7 +163,7 @@ def damaged(folder: Path) -> PartitionLog:
 
 
 def first_offsets(log: PartitionLog) -> list[int] | None:
-    """Of what is aborted; None while that isn't known."""
+    """Return the first offsets of aborted transactions, or None while they aren't known."""
     read = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True)
     try:
         return [each.first_offset for each in log.aborted_transactions(0, read)]
@@ -205,7 +205,7 @@ def test_an_index_that_is_being_made_anew_forgets_what_is_cut_off_meanwhile(
     monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 22)
     log = damaged(tmp_path)
     assert first_offsets(log) is None
-    log.truncate_to(21, now_ms=0)  # in front of the marker
+    log.truncate_to(21, now_ms=0)  # this cuts the log before the marker
     append(log, batch(1))
     log.update_high_watermark(log.log_end_offset)
     for _ in range(6):
@@ -261,7 +261,7 @@ def test_what_is_appended_or_proven_once_is_read_no_second_time(
 def test_who_reads_what_is_proven_waits_for_no_proof_though_there_is_more_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
 ) -> None:
-    """At the log's end, for one: older ones may be read never again."""
+    """For example, readers at the log's end don't wait: older entries may never be read again."""
     log = open_log(tmp_path)
     for sequence in range(20):
         append(log, transactional(sequence))
@@ -297,7 +297,7 @@ def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
         end_transaction(log, False)
     log.close()
     log = opened(tmp_path)
-    assert log.bound_by_aborted(0, 10) == 6  # behind the third marker
+    assert log.bound_by_aborted(0, 10) == 6  # this is behind the third marker
     bound = log.bound_by_aborted(10, 10)
     assert bound == 16
     read = log.read(10, 1 << 20, bound, min_one_batch=True)
@@ -325,7 +325,7 @@ def test_what_began_before_the_log_does_is_not_held_against_it(tmp_path: Path, f
     log = open_log(tmp_path, log_start_offset=5)
     log.update_high_watermark(9)
     read = log.read(5, 1 << 20, 9, min_one_batch=True)
-    # 7 is in the log, and nothing of the producer; all others are as good as what is right
+    # offset 7 exists, but isn't the producer's; all other offsets are as good as the right one
     expected = [first_offset if first_offset < 5 else 2]
     assert [each.first_offset for each in log.aborted_transactions(5, read)] == expected
     log.close()

@@ -37,7 +37,7 @@ def test_checkpoints_are_written_in_the_background(tmp_path: Path) -> None:
     background.run_all()
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
-    # the log start is a recovery point too: nothing below it needs to be read again
+    # the log start is a recovery point, too: nothing below it has to be read again
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
     directory.close()
 
@@ -118,7 +118,7 @@ def test_a_segment_that_is_rolled_behind_the_last_checkpoint_is_recovered_with_i
     log.roll(NOW_MS)
     append(log, batch())
     directory.close(clean=False)
-    # the power went before the roll's sync: an index that nobody synced is whatever luck left of it
+    # the power failed before the roll's sync, so the index on the disk may be anything
     index = tmp_path / "orders-0" / "00000000000000000000.timeindex"
     whole = index.read_bytes()
     index.write_bytes(bytes(len(whole)))
@@ -257,7 +257,7 @@ def test_a_checkpoint_being_written_doesnt_bring_a_forgotten_log_start_back(
 
 
 def with_log_starts(path: Path, background: HeldBackground, count: int) -> LogDirectory:
-    """All checkpointed, and nothing waits."""
+    """Return a directory of so many logs with a log start. All are checkpointed, and no work waits."""
     directory = opened(path, background)
     for index in range(count):
         log = log_of(directory, partition=index)
@@ -281,7 +281,8 @@ def test_the_log_starts_of_all_that_are_deleted_in_a_turn_are_forgotten_in_the_b
         directory.delete_log(directory.logs["orders", index], f"{index:032}")
     assert done == []
     background.run_all()
-    assert done == ["write_whole", "sync", "rename"] * 2  # the first, and all that came while it was written
+    # one write for the first, and one for all that came meanwhile
+    assert done == ["write_whole", "sync", "rename"] * 2
     done.clear()
     for index in range(20):
         log_of(directory, partition=index, topic_id="B" * 22)
@@ -392,7 +393,7 @@ def test_what_takes_the_place_of_a_cut_off_end_is_not_said_to_be_synced(tmp_path
     log.flush(NOW_MS)
     directory.checkpoint_recovery_points()
     path = tmp_path / "recovery-point-offset-checkpoint"
-    assert path.read_text() == "0\n1\norders 0 3\n"  # one less, lest a roll comes there
+    assert path.read_text() == "0\n1\norders 0 3\n"  # one less, in case the log rolls at that offset
     log.truncate_to(0, NOW_MS)
     assert path.read_text() == "0\n1\norders 0 0\n"
     directory.close()

@@ -1,4 +1,4 @@
-"""Work for the disk that too little memory keeps from being begun, or its end from being told: it's made up for."""
+"""Too little memory keeps work for the disk from beginning, or its end from being reported. Both are made up for."""
 
 from __future__ import annotations
 

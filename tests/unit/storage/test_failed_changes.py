@@ -1,4 +1,4 @@
-"""Rolls, deletions and leader epochs that fail half-way, and what the next start makes of them."""
+"""Rolls, deletions and leader epochs that fail half-way, and how the next start handles them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def no_faults_afterwards() -> Iterator[None]:
 
 
 def refused(act: Callable[[], object], *failing: tuple[str, str]) -> None:
-    """The act is refused while the operations fail, each on paths of that ending."""
+    """Check that the act is refused while these operations fail. Each fails on paths with its suffix."""
 
     def hook(name: str, path: str, _size: int) -> None:
         if any(name == operation and path.endswith(suffix) for operation, suffix in failing):
@@ -52,7 +52,7 @@ def refused(act: Callable[[], object], *failing: tuple[str, str]) -> None:
 
 
 def almost_full(directory: Path) -> PartitionLog:
-    """The next batch of 600 bytes rolls; a small one doesn't."""
+    """Return a log that rolls at the next batch of 600 bytes, but not at a small one."""
     log = open_log(directory, segment_bytes=1000)
     append(log, batch_of_bytes(600))
     return log

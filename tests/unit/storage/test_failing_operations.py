@@ -1,4 +1,4 @@
-"""Each operation on files fails once: who hears of it, and that nothing acknowledged is lost."""
+"""Each file operation fails once. The tests check who is told, and that nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def no_faults_afterwards() -> Iterator[None]:
 
 
 class Life:
-    """A directory that a killed process left, with all that a start finds to do, and what is done with it then."""
+    """A directory of a killed process, with every kind of work for a start, and what is done with it afterwards."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class Life:
 
     def append(self) -> None:
         value = b"%d" % len(self.acknowledged)
-        append(self.log, batch(values=[value], timestamp=-1))  # so that retention goes by the files' times
+        append(self.log, batch(values=[value], timestamp=-1))  # so that retention uses the files' times
         self.acknowledged.append(value)
 
     def roll(self) -> None:
@@ -125,7 +125,7 @@ CASES = [
     pytest.param("list_subdirectories", ["open"], marks=pytest.mark.fault("list_subdirectories")),
     pytest.param("lock", ["open"], marks=pytest.mark.fault("lock")),
 ]
-"""An operation, and the steps that are told of its failure: what runs in the background is tried again instead."""
+"""(operation, the steps that report its failure). Background work is retried instead."""
 
 
 @pytest.mark.parametrize(("operation", "refused"), CASES)

@@ -1,4 +1,4 @@
-"""A disk that fails: the client is told, and the log is as it was."""
+"""If the disk fails, the client is told, and the log stays as it was."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def no_faults_afterwards() -> Iterator[None]:
 
 
 def fail_at(operation: str, suffix: str = "", written: int | None = None) -> None:
-    """Lets the operation on files of that suffix fail, a write after so many bytes."""
+    """Make an operation fail on files with this suffix. A write fails after so many bytes."""
 
     def hook(name: str, path: str, _size: int) -> int | None:
         if name == operation and path.endswith(suffix):
@@ -54,7 +54,7 @@ def whole(log: PartitionLog) -> dict[str, bytes]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Indexed at every batch, with an open transaction of producer 7."""
+    """Return a log that is indexed at every batch, with an open transaction of producer 7."""
     log = open_log(tmp_path, index_interval_bytes=0)
     append(log, produced(0, 2, transactional=True))
     append(log, batch(2, timestamp=NOW_MS + 1))

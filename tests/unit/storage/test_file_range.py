@@ -1,4 +1,4 @@
-"""Ranges that are left in their file: readable whatever becomes of the file, or refused."""
+"""Ranges that are left in their file. They are readable whatever happens to the file, or refused."""
 
 import errno
 from pathlib import Path
@@ -19,7 +19,7 @@ def files() -> DiskFiles:
 
 @pytest.fixture
 def log(tmp_path: Path, files: DiskFiles) -> PartitionLog:
-    """Three segments of ten batches with 10,000 bytes each."""
+    """Return a log with three segments of ten batches of 10,000 bytes."""
     log = open_log(tmp_path, disk=files)
     for _segment in range(3):
         for _ in range(10):
@@ -33,7 +33,7 @@ def whole(log: PartitionLog, offset: int = 0) -> bytes:
 
 
 def left(log: PartitionLog, offset: int = 0) -> tuple[bytes, FileRange]:
-    """What is read at once, and what is left in the file."""
+    """Return what is read at once, and what is left in the file."""
     found = log.read(offset, 100_000, upper_bound=log.log_end_offset, at_once=FIRST_READ_BYTES)
     assert found.rest is not None
     return found.records, found.rest

@@ -1,4 +1,4 @@
-"""The one place that touches files: its registry, its faults, its bound on descriptors, its lock."""
+"""The one place that touches files: its registry, its faults, its limit of descriptors, its lock."""
 
 import ast
 import errno
@@ -16,7 +16,7 @@ from storage.disk_files import DEFAULT_OPEN_FILES, DiskFiles
 from storage.files import OPERATIONS, OUT_OF_DESCRIPTORS, File, Files, LockedError, TornWriteError
 from tests.support.disk import files
 
-# what asks nothing of the disk that could be lost: bookkeeping, and what only composes operations
+# these ask nothing of the disk that could get lost: they keep books, or only combine operations
 NOT_OPERATIONS = {
     "set_fault_hook",
     "limit_open_files",
@@ -228,7 +228,7 @@ def few_descriptors() -> Iterator[int]:
 
 
 class FullSystem:
-    """Gives no descriptor while `files` have one open."""
+    """A system that gives no descriptor while `files` have one open."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, files: DiskFiles, number: int) -> None:
         self.refused: list[str] = []
@@ -323,7 +323,7 @@ def test_a_descriptor_that_was_let_go_is_not_used_any_more(tmp_path: Path) -> No
 def test_a_descriptor_is_let_go_though_closing_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a network's file system, which says there that it couldn't write: its number is another file's soon."""
+    """A network file system may report a failed write only then. The number soon belongs to another file."""
     files = DiskFiles()
     one, other, third = (File(str(tmp_path / name)) for name in ("one", "other", "third"))
     for file in (one, other):
@@ -336,7 +336,7 @@ def test_a_descriptor_is_let_go_though_closing_it_fails(
     files.limit_open_files(DEFAULT_OPEN_FILES)
     files.create(third)
     with pytest.raises(OSError, match="closed"):
-        files.append(one, b"2", 1)  # what was written to it may be lost
+        files.append(one, b"2", 1)  # the earlier write to it may be lost
     files.append(one, b"2", 1)
     assert [files.read(file, 9, 0) for file in (one, other, third)] == [b"12", b"1", b""]
     with monkeypatch.context() as patched:

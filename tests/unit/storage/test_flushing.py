@@ -1,4 +1,4 @@
-"""When a log is synced, and who is told."""
+"""When a log is synced, and who is told about it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_batch_that_is_sent_again_while_it_is_synced_waits_as_the_first_one_do
 ) -> None:
     log = open_log(tmp_path, flush_messages=2, background=background)
     assert not append(log, produced(0)).flushing
-    assert not append(log, produced(0)).flushing  # nothing is promised of one record
+    assert not append(log, produced(0)).flushing  # after one record nothing is promised yet
     assert append(log, produced(1)).flushing
     assert append(log, produced(0)).flushing
     background.run_all()
@@ -125,7 +125,7 @@ def test_a_first_sync_covers_the_directory_and_its_texts(tmp_path: Path, synced:
         "partition.metadata",
         "leader-epoch-checkpoint",
         "orders-0",
-        tmp_path.name,  # which has the name of the partition's own directory
+        tmp_path.name,  # this directory has the name of the partition's directory in it
     ]
     synced.clear()
     append(log, batch())

@@ -1,4 +1,4 @@
-"""What a follower appends, and what it doesn't believe."""
+"""What a follower appends, and what it rejects."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_a_batch_that_does_not_follow_is_not_believed(
 
 
 def test_an_empty_log_begins_amid_a_batch_where_the_leaders_does(tmp_path: Path) -> None:
-    """As Kafka's: with the whole batch, of which the log start hides a part later."""
+    """Kafka's begins with the whole batch, too. Later the log start hides a part of it."""
     log = open_log(tmp_path)
     append_as_follower(log, fetched(), leader_epoch=1, now_ms=NOW_MS, has_gaps=True)
     log.truncate_fully_and_start_at(11, NOW_MS)

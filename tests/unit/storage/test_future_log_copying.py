@@ -1,4 +1,4 @@
-"""Moving a log to another directory: where a future log goes on from, and what it takes over."""
+"""Moving a log to another directory: where a future log continues, and what it takes over."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_flush_that_somebody_waits_for_goes_on_with_the_log_that_takes_over(tm
 
 
 def test_the_disk_has_one_name_before_the_other_is_given(tmp_path: Path) -> None:
-    """Of two disks a power loss may leave the second rename alone, and the partition in both."""
+    """With two disks, a power loss may keep only the second rename. Then both disks would have the partition."""
     present = filled(tmp_path / "a", b"0")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -208,7 +208,7 @@ def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path)
 
 
 def cut_and_refilled(present: PartitionLog, offset: int, *written: bytes, epoch: int = 1) -> None:
-    """As a follower's that its leader has corrected."""
+    """Truncate and refill the log, as a follower does when its leader corrects it."""
     present.truncate_to(offset, NOW_MS)
     for value in written:
         append(present, batch(values=[value]), leader_epoch=epoch)
@@ -322,7 +322,7 @@ def test_the_checkpoint_follows_a_cut_of_the_future_log(tmp_path: Path) -> None:
     future.flush(NOW_MS)
     directory.checkpoint_recovery_points()
     checkpoint = tmp_path / "b" / "recovery-point-offset-checkpoint"
-    assert checkpoint.read_text() == "0\n1\norders 0 2\n"  # one less at the end
+    assert checkpoint.read_text() == "0\n1\norders 0 2\n"  # at the log's end it is one less
     present.truncate_to(1, NOW_MS)
     future_log_copying.follow_cut(future, present, NOW_MS)
     assert checkpoint.read_text() == "0\n1\norders 0 0\n"
@@ -339,7 +339,7 @@ def test_a_future_log_that_is_found_and_cut_below_its_start_begins_there_for_goo
     checkpoint = tmp_path / "b" / "log-start-offset-checkpoint"
     assert checkpoint.read_text() == "0\n1\norders 0 8\n"
     directory.close(clean=False)
-    cut_and_refilled(present, 3, b"kept")  # while the future log wasn't open
+    cut_and_refilled(present, 3, b"kept")  # the future log isn't open meanwhile
     again = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     found = again.open_future(present, "1" * 32, now_ms=NOW_MS)
     assert found.log_start_offset <= 3

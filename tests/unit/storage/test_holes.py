@@ -1,4 +1,4 @@
-"""Records that a power loss took out of the middle of a log: what is known of that until somebody has filled it."""
+"""A power loss takes records out of the middle of a log. The log remembers the hole until somebody has filled it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.storage.log_directories import MARK, log_of, opened
 
 
 def with_hole(path: Path) -> LogDirectory:
-    """Opened; of the log `orders` the record at offset 1 is missing, of 0 to 2."""
+    """Open a directory whose log `orders` has the offsets 0 to 2 without the record at 1."""
     directory = opened(path)
     log = log_of(directory)
     append(log, batch())
@@ -35,7 +35,7 @@ def with_hole(path: Path) -> LogDirectory:
 def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
 ) -> None:
-    """A follower may be stopped before it has heard of its leader."""
+    """A follower may be stopped before it has heard from its leader."""
     directory = with_hole(tmp_path)
     log = log_of(directory, "other")
     append(log, batch(5))
@@ -99,7 +99,7 @@ def in_two_segments(directory: Path) -> PartitionLog:
 
 
 def losing(log: PartitionLog, batches: int) -> None:
-    """Ends as by a power loss that takes so many of the three batches of its first segment."""
+    """Close a log as after a power loss that took so many of the three batches of its first segment."""
     log.close(clean=False)
     first = Path(log.directory) / f"{0:020d}.log"
     data = first.read_bytes()
@@ -136,7 +136,7 @@ def test_where_a_future_log_parts_from_the_present_one_before_its_hole_it_is_cut
 
 
 def test_a_hole_of_the_present_log_is_one_of_the_log_that_takes_over(tmp_path: Path) -> None:
-    """Its replica may have led so far, and have to fetch again from there."""
+    """The replica may have been the leader so far, and have to fetch from there again."""
     losing(in_two_segments(tmp_path / "a"), 1)
     present = open_log(tmp_path / "a", clean=False)
     future = begun(tmp_path / "b", present)

@@ -1,4 +1,4 @@
-"""The three indexes of a segment, as they stand in their files."""
+"""The three indexes of a segment, as their files have them."""
 
 import random
 import struct
@@ -15,7 +15,7 @@ from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, 
 
 
 def test_an_entry_is_due_once_more_than_the_interval_lies_behind_the_last_one(tmp_path: Path) -> None:
-    # the numbers that Kafka 4.3.1 gives for batches of 1001 bytes
+    # Kafka 4.3.1 gives these numbers for batches of 1001 bytes
     log = open_log(tmp_path)
     for _ in range(12):
         append(log, batch_of_bytes(1001))
@@ -61,7 +61,7 @@ def test_entries_count_from_the_segments_base(tmp_path: Path) -> None:
 
 @pytest.fixture
 def offsets(tmp_path: Path) -> OffsetIndex:
-    """Entries (110, 1000), (120, 2000), (130, 3000) over base 100."""
+    """Return an index with the entries (110, 1000), (120, 2000), (130, 3000) over base 100."""
     index = OffsetIndex(files, str(tmp_path / "a.index"), 100)
     index.create()
     for offset, position in ((110, 1000), (120, 2000), (130, 3000)):
@@ -143,7 +143,7 @@ def test_an_offset_index_of_zeros_alone_is_empty(tmp_path: Path) -> None:
 
 @pytest.fixture
 def times(tmp_path: Path) -> TimeIndex:
-    """Entries (10, 101), (20, 105), (30, 103) over base 100."""
+    """Return an index with the entries (10, 101), (20, 105), (30, 109) over base 100."""
     index = TimeIndex(files, str(tmp_path / "a.timeindex"), 100)
     index.create()
     for timestamp_ms, offset in ((10, 101), (20, 105), (30, 109)):
@@ -212,7 +212,8 @@ def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> Non
 
 def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
-    # the cases of Kafka's own TransactionIndexTest, and one more record, since one alone doesn't end it here
+    # these are the cases of Kafka's TransactionIndexTest, and one more record, since a single one doesn't end the
+    # search here
     txns = [
         AbortedTxn(0, 0, 10, 11),
         AbortedTxn(1, 5, 15, 13),
@@ -232,14 +233,14 @@ def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) ->
 
 def test_a_last_stable_offset_that_is_wrong_hides_no_transaction(tmp_path: Path) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
-    # the second one was open when the first one ended: 3 would have been the last stable offset then
+    # the second transaction was open when the first one ended, so the last stable offset was 3 then
     for txn in (AbortedTxn(1, 0, 10, 11), AbortedTxn(2, 3, 20, 21), AbortedTxn(1, 21, 30, 31)):
         index.append(txn)
     assert index.collect(0, 9) == ([AbortedTxn(1, 0, 10, 11), AbortedTxn(2, 3, 20, 21)], True)
 
 
 def collected(txns: list[AbortedTxn], fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-    """One by one."""
+    """Collect transactions one by one."""
     found = []
     said_once = False
     for txn in txns:
@@ -289,7 +290,7 @@ def test_of_many_transactions_those_are_collected_that_reach_into_the_range(
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records of a transaction index were looked at, each time, but for those of one run that are kept."""
+    """Count the records of a transaction index that each search looks at. One run is kept, and doesn't count."""
     monkeypatch.setattr(transaction_index, "_KEPT_RUNS", 1)
     found: list[int] = []
     records_in = transaction_index._records_in
@@ -353,9 +354,10 @@ def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(
         lambda data: entries((1, 10, 10, 5), (1, 11, 20, 5)),
         lambda data: entries((1, 5, 10, 12), (1, 12, 20, 12)),
         lambda data: entries((1, 5, 10, -1), (1, 11, 20, 5)),
-        lambda data: entries((1, 5, 10, 7), (1, 11, 20, 5)),  # what is stable stays so
-        lambda data: entries((1, 5, 10, 7), (2, 6, 20, 7)),  # and nothing that ends later began before
-        lambda data: entries((1, 5, 10, 5), (1, 11, 30, 5)),  # of the next segment
+        lambda data: entries((1, 5, 10, 7), (1, 11, 20, 5)),  # a last stable offset never moves back
+        # and a transaction that ends later can't have begun before it
+        lambda data: entries((1, 5, 10, 7), (2, 6, 20, 7)),
+        lambda data: entries((1, 5, 10, 5), (1, 11, 30, 5)),  # this one belongs to the next segment
     ],
 )
 def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:

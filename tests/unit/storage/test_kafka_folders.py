@@ -1,4 +1,4 @@
-"""Folders that Apache Kafka left behind: they are read as Kafka reads them, and written as Kafka wrote them."""
+"""Folders that Apache Kafka wrote. They are read as Kafka reads them, and written as Kafka wrote them."""
 
 import shutil
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def opened_from(name: str, into: Path) -> Opened:
 
 @pytest.fixture(scope="module", params=NAMES)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """One for all tests that only read it."""
+    """Open a folder for all tests that only read it."""
     path = tmp_path_factory.mktemp("kafka")
     opened = opened_from(request.param, path)
     yield opened
@@ -59,7 +59,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def fetch(log: PartitionLog, *, committed: bool) -> list[str]:
-    """What a consumer is given, dropping aborted records as a client does."""
+    """Return what a consumer gets. It drops aborted records as a client does."""
     bound = log.last_stable_offset if committed else log.high_watermark
     given = []
     offset = log.log_start_offset
@@ -200,7 +200,7 @@ def test_appending_kafkas_batches_makes_kafkas_files_byte_for_byte(tmp_path: Pat
 
 
 def rewrite(folder: Path, into: Path) -> None:
-    """Appends all batches of a partition of Kafka's to a log of ours, and stops it cleanly."""
+    """Append all batches of a partition of Kafka's to a log of ours, and stop it cleanly."""
     into.mkdir(exist_ok=True)
     topic, _dash, number = folder.name.rpartition("-")
     log = PartitionLog.open(

@@ -1,4 +1,4 @@
-"""Bugs that Kafka's log had with transactions, each by its number."""
+"""Bugs that Kafka's log had with transactions, each with its number."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_kafka_9807_the_last_stable_offset_waits_for_the_high_watermark_at_every
         log.update_high_watermark(high_watermark)
         found.append(log.last_stable_offset)
 
-    # the marker of 7 stands at 4, that of 8 at 6: neither ends anything before it is replicated itself
+    # the markers of 7 and 8 are at 4 and 6; neither ends a transaction before it is itself replicated
     assert found == [1, 2, 2, 2, 3, 3, 7, 8]
 
 

@@ -1,4 +1,4 @@
-"""Leader epochs and where they began."""
+"""Leader epochs, and where they began."""
 
 from pathlib import Path
 
@@ -53,12 +53,12 @@ def test_an_entry_drops_what_contradicts_it(epochs: LeaderEpochs, tmp_path: Path
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (4, (4, 99)),  # the current epoch ends where the log does
-        (2, (2, 20)),  # an older one where the next known one began
-        (3, (2, 20)),  # an unknown one as the largest known below it
-        (5, (-1, -1)),  # above all
+        (4, (4, 99)),  # the current epoch ends at the log's end
+        (2, (2, 20)),  # an older epoch ends where the next known one began
+        (3, (2, 20)),  # an unknown epoch counts as the largest known one below it
+        (5, (-1, -1)),  # above all known epochs
         (-1, (-1, -1)),
-        (0, (0, 5)),  # below all known
+        (0, (0, 5)),  # below all known epochs
     ],
 )
 def test_the_end_of_an_epoch(epochs: LeaderEpochs, asked: int, answer: tuple[int, int]) -> None:

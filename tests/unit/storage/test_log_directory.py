@@ -1,4 +1,4 @@
-"""A log directory: lock, mark of a clean stop, folders."""
+"""A log directory: its lock, the mark of a clean stop, its folders."""
 
 import gc
 import os
@@ -209,7 +209,7 @@ def test_all_is_written_before_anything_is_synced_at_the_end(tmp_path: Path) -> 
         return run_in_turn(works)
 
     directory.close(run_all=all_at_once)
-    assert synced == [True, True]  # the metadata log's turn is the second
+    assert synced == [True, True]  # the metadata log comes second
     assert (tmp_path / MARK).exists()
 
 
@@ -234,7 +234,7 @@ def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> 
 def test_a_log_that_cant_be_closed_keeps_none_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
-    gc.collect()  # what other tests have left open
+    gc.collect()  # close what other tests have left open
     directory, before = opened(tmp_path), files.open_files_count()
     logs = [log_of(directory, partition=partition) for partition in range(3)]
     for log in logs:
@@ -252,7 +252,7 @@ def test_a_log_that_cant_be_closed_keeps_none_from_it(
     assert all(log.closed for log in logs)
     assert files.open_files_count() == before
     assert not (tmp_path / MARK).exists()
-    opened(tmp_path).close()  # it isn't locked
+    opened(tmp_path).close()  # the directory isn't locked any more
 
 
 def test_the_names_of_many_new_logs_are_synced_together(tmp_path: Path) -> None:

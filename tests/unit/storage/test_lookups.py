@@ -1,4 +1,4 @@
-"""Offsets by time."""
+"""Finding offsets by time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -172,7 +172,7 @@ def test_one_batch_is_looked_into_in_passing(log: PartitionLog) -> None:
 
 
 def pauses(search: lookups.Search) -> int:
-    """How often it pauses between batches that it finds."""
+    """Count how often a search pauses, apart from the batches that it finds."""
     count = 0
     found = None
     while True:
@@ -208,7 +208,7 @@ def test_a_search_pauses_on_its_way_over_many_segments(
 
 
 class CountedReads:
-    """The disk, and how often a file was read."""
+    """The disk, and a count of reads."""
 
     def __init__(self, disk: Any) -> None:
         self.count = 0
@@ -243,13 +243,13 @@ def test_the_largest_time_is_looked_for_in_one_pass_where_times_grow_up_to_an_em
     monkeypatch.setattr(lookups, "HEADERS_PER_STEP", 25)
     assert (
         pauses(lookups.search_for_max_timestamp(log)) == 9
-    )  # over the hundred twice, and the segment itself
+    )  # the search goes over the hundred batches twice, and over the segment itself
     assert counted.count < 10
 
 
 @pytest.mark.parametrize("index", ["index", "timeindex"])
 def test_a_flipped_bit_of_an_index_leads_no_search_astray(tmp_path: Path, index: str) -> None:
-    """Of an entry amid the others; what the last one says is looked at as a log is opened."""
+    """The bit is in an entry in the middle. Opening a log checks the last entry."""
     log = open_log(tmp_path, index_interval_bytes=0)
     for number in range(20):
         append(log, batch(timestamps=[100 + 10 * number]))
@@ -271,7 +271,7 @@ def test_a_flipped_bit_of_an_index_leads_no_search_astray(tmp_path: Path, index:
 def test_a_compressed_record_larger_than_the_topic_takes_by_now_ends_the_search(
     tmp_path: Path, codec: int
 ) -> None:
-    """No further than the one that is looked for. Uncompressed ones may be any."""
+    """Only the records up to the wanted one count. Uncompressed records may have any size."""
     written = open_log(tmp_path, index_interval_bytes=0)
     values = [(10, b"k", b"v", ()), (20, b"k", bytes(100), ()), (30, b"k", b"v", ())]
     append(written, build_batch(values, codec=codec))

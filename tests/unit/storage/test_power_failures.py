@@ -1,4 +1,4 @@
-"""What is on the disk when, so that a machine that loses its power keeps what was synced."""
+"""What is on the disk at which moment, so that a machine that loses power keeps what was synced."""
 
 import errno
 from collections.abc import Callable
@@ -66,7 +66,8 @@ def test_a_raft_leader_whose_disk_fails_begins_no_segment(tmp_path: Path) -> Non
         append(log, batch(timestamp=NOW_MS + 1001), origin=AppendOrigin.RAFT_LEADER)
     files.set_fault_hook(None)
     assert log.base_offsets == [0]
-    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):  # a second sync would succeed over the loss
+    # a second sync would succeed, and hide the loss
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         append(log, batch(timestamp=NOW_MS), origin=AppendOrigin.RAFT_LEADER)
 
 
@@ -125,8 +126,8 @@ def test_a_clean_end_of_a_new_log_covers_the_name_of_its_directory(tmp_path: Pat
 
 
 def test_a_torn_end_that_a_start_cuts_off_is_gone_for_good(tmp_path: Path, synced: list[str]) -> None:
-    """Else it might come back with the next power loss, in a segment that is closed by then, below a recovery point
-    that is no later than the cut: no start would look for it there."""
+    """Otherwise the next power loss might bring it back. By then its segment is closed, and below a recovery point that
+    is no later than the cut. No start would look for it there."""
     log = open_log(tmp_path)
     append(log, batch(3))
     log.flush(NOW_MS)
@@ -139,12 +140,12 @@ def test_a_torn_end_that_a_start_cuts_off_is_gone_for_good(tmp_path: Path, synce
     synced.clear()
     again = open_log(tmp_path, clean=False, recovery_point=3)
     assert again.log_end_offset == 3
-    # first that the later segment is gone, else the log might begin again behind the cut
+    # the later segment's removal is synced first, or the log might continue behind the cut
     assert synced[:2] == ["orders-0", "00000000000000000000.log"]
 
 
 def test_a_new_leader_epoch_is_synced_with_the_name_of_its_file(tmp_path: Path, synced: list[str]) -> None:
-    """A start trusts the file below the recovery point."""
+    """Below the recovery point a start trusts the file."""
     log = open_log(tmp_path, flush_messages=1)
     append(log, batch())
     synced.clear()
@@ -188,14 +189,14 @@ def test_a_transaction_whose_segment_was_lost_amid_the_log_is_not_open_though_a_
     log.roll(NOW_MS)
     append(log, batch())
     log.close(clean=False)
-    # the disk has the segment's name and the snapshot behind it, and none of its bytes
+    # the disk has the segment's name and the snapshot behind it, but none of its bytes
     file(log, 2, ".log").write_bytes(b"")
     again = open_log(tmp_path, clean=False, recovery_point=2)
     assert again.log_end_offset == 5
     assert again.first_unstable_offset == -1
     assert again.producers.producers == {}
     again.close(clean=False)
-    # what lies beside the log says the same to the next start
+    # the side files tell the next start the same
     third = open_log(tmp_path, clean=False, recovery_point=5)
     assert third.first_unstable_offset == -1
     assert third.producers.producers == {}
@@ -210,7 +211,7 @@ def test_a_segment_that_compaction_has_replaced_and_the_disk_still_names_is_drop
     log.roll(NOW_MS)
     append(log, batch())
     log.close(clean=False)
-    # the power went while the disk had the new name of the compacted segment, and not yet that of the old one
+    # the power failed when the disk had the compacted segment's new name, but not yet the old segment's
     file(log, 0, ".log").write_bytes(file(log, 0, ".log").read_bytes() + file(log, 3, ".log").read_bytes())
     again = open_log(tmp_path / "old", clean=False, recovery_point=6, cleanup_policy=frozenset({"compact"}))
     assert again.base_offsets == [0, 6]
@@ -258,7 +259,7 @@ def test_no_hole_is_seen_in_what_was_synced(tmp_path: Path) -> None:
 
 
 class CutLog:
-    """A log of which the end was cut off; its background does nothing until it is told to."""
+    """A log whose end was cut off. Its background work waits until a test runs it."""
 
     def __init__(self, directory: Path, cut: Callable[[PartitionLog], object]) -> None:
         self.background = HeldBackground()
@@ -352,7 +353,7 @@ def test_a_disk_that_does_not_take_a_cut_takes_nothing_more(tmp_path: Path) -> N
 def test_a_segment_that_a_start_may_trust_by_the_checkpoint_of_before_is_synced_as_it_ends(
     tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
 ) -> None:
-    """The checkpoint that says less is on its way, perhaps."""
+    """The checkpoint with the lower offset may still be on its way."""
     scene = CutLog(tmp_path, lambda log: log.sync())
     assert scene.log.recovery_point == 9
     cut(scene.log)
@@ -364,5 +365,5 @@ def test_a_segment_that_a_start_may_trust_by_the_checkpoint_of_before_is_synced_
     assert f"{old:020d}.log" in synced
     append(scene.log, batch(10))
     synced.clear()
-    scene.log.roll(NOW_MS)  # behind all that any checkpoint has said
+    scene.log.roll(NOW_MS)  # this is behind the offsets of all checkpoints
     assert synced == []

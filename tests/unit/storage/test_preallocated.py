@@ -1,4 +1,4 @@
-"""The zeros at the end of an index that Kafka laid out in full length."""
+"""The zeros at the end of an index that Kafka allocated in full length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many producers are known has a bound: those that wrote the longest ago are forgotten."""
+"""The number of known producers is bounded. Those that wrote the longest ago are forgotten."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def known(log: PartitionLog) -> list[int]:
 
 
 def made_up(log: PartitionLog, count: int, first: int = MANY) -> None:
-    """One batch each of so many producers, of which each says to be from before the last one."""
+    """Append one batch each of so many producers. Each timestamp is earlier than the one before."""
     for producer_id in range(first, first + count):
         append(log, produced(0, producer_id=producer_id, timestamp=NOW_MS - producer_id))
 
@@ -91,7 +91,8 @@ def test_a_start_knows_the_same_ones(tmp_path: Path, clean: bool, segment_bytes:
     log = open_log(tmp_path, segment_bytes=segment_bytes)
     made_up(log, 50)
     append(log, produced(0, producer_id=1, transactional=True))
-    end_transaction(log, True, producer_id=1, epoch=1)  # known by a marker alone, as of transactions V2
+    # only a marker makes this producer known, as with transactions V2
+    end_transaction(log, True, producer_id=1, epoch=1)
     before = known(log)
     log.close(clean=clean)
     again = open_log(tmp_path, clean=clean, segment_bytes=segment_bytes)

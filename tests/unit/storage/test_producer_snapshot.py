@@ -1,4 +1,4 @@
-"""The producers' state on disk."""
+"""The producers' state on the disk."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How much a read gives, and where a reader goes on."""
+"""How much a read returns, and where a reader continues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, 
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Ten batches of one record and 1071 bytes each, as in the trial on Kafka."""
+    """Return a log with ten batches of one record and 1071 bytes each, as in the trial with Kafka."""
     log = open_log(tmp_path, index_interval_bytes=2000)
     for _ in range(10):
         append(log, batch_of_bytes(1071))
@@ -163,7 +163,7 @@ def test_who_replays_comes_to_an_end_where_power_loss_left_an_empty_segment_behi
     append(log, batch(3))
     log.roll(NOW_MS)
     log.close(clean=False)
-    # the name of the last segment was on the disk already, the records before it weren't
+    # the disk already had the last segment's name, but not the records before it
     (Path(log.directory) / "00000000000000000002.log").write_bytes(b"")
     again = open_log(tmp_path, clean=False, recovery_point=1)
     assert again.log_end_offset == 5
@@ -189,7 +189,7 @@ def test_a_consumer_gets_all_of_it_whatever_its_size_of_fetches(log: PartitionLo
 
 @pytest.fixture
 def reads_done() -> Iterator[list[str]]:
-    """The files that were read, in order."""
+    """Collect the suffixes of the files that are read, in order."""
     done: list[str] = []
 
     def note(operation: str, path: str, _size: int) -> None:

@@ -1,4 +1,4 @@
-"""What else lies in a folder that is recovered: files on their way out, compactions, the topic id."""
+"""Other files in a folder that is recovered: files to be deleted, compactions, the topic id."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.support.partition_logs import (
 
 
 def killed(directory: Path, segments: int = 1, per_segment: int = 10) -> PartitionLog:
-    """A log of some segments, as a killed process leaves it."""
+    """Return a log of some segments, as a killed process leaves it."""
     log = open_log(directory, background=HeldBackground())
     for at in range(segments * per_segment):
         if at and at % per_segment == 0:
@@ -54,7 +54,7 @@ def test_an_index_without_its_log_is_deleted(tmp_path: Path) -> None:
 
 def test_a_compaction_that_was_complete_is_finished(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
-    # the first two segments have become one, that has the first's base and ends where the second did
+    # the first two segments have become one. It has the first one's base and ends where the second did
     stored = list(batches(log))
     directory = Path(log.directory)
     (directory / "00000000000000000000.log.swap").write_bytes(b"".join(stored[0:20:2] + stored[19:20]))
@@ -75,7 +75,7 @@ def test_a_compaction_that_left_nothing_takes_what_lay_beside_the_old_segment_al
     log = reopened(tmp_path)
     assert log.segments[0].size == 0
     assert log.segments[0].txn_index.records == []
-    # the group's others come to their end by the next pass
+    # the next pass finishes the group's other segments
     assert list(batches(log)) == stored[10:]
 
 

@@ -1,4 +1,4 @@
-"""A start after a stop that wasn't clean: all from the recovery point on is read again."""
+"""A start after an unclean stop reads everything from the recovery point on again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.support.partition_logs import (
 
 
 def killed(directory: Path, segments: int = 1, per_segment: int = 10) -> PartitionLog:
-    """A log of some segments, as a killed process leaves it."""
+    """Return a log of some segments, as a killed process leaves it."""
     log = open_log(directory, background=HeldBackground())
     for at in range(segments * per_segment):
         if at and at % per_segment == 0:
@@ -47,7 +47,7 @@ def test_all_that_was_appended_is_there_again(tmp_path: Path) -> None:
 
 def test_side_files_that_are_as_they_ought_to_be_arent_written_again(tmp_path: Path) -> None:
     killed(tmp_path, segments=2)
-    reopened(tmp_path, index_interval_bytes=100)  # killed again, having written nothing
+    reopened(tmp_path, index_interval_bytes=100)  # this process is killed, too, and has written nothing
     written: list[str] = []
 
     def note(operation: str, path: str, _size: int) -> None:
@@ -263,7 +263,7 @@ def test_leader_epochs_that_the_power_cut_short_are_made_anew_from_all_batches(
     assert epochs == [(1, 0), (2, 12)]
     log.close(clean=False)
     (tmp_path / "orders-0" / "leader-epoch-checkpoint").write_text(text)
-    # the segments below the recovery point aren't read again, but for this
+    # only because of this are the segments below the recovery point read again
     again = open_log(tmp_path, clean=False, recovery_point=5)
     assert again.leader_epochs.entries == epochs
 
@@ -352,7 +352,7 @@ def test_producers_of_deleted_segments_are_known_from_the_snapshot_at_the_first_
     log.apply_retention(NOW_MS)
     assert log.base_offsets == [2]
 
-    again = reopened(tmp_path, log_start_offset=0)  # the checkpoint wasn't written yet
+    again = reopened(tmp_path, log_start_offset=0)  # the checkpoint hasn't been written yet
     assert append(again, produced(0)).duplicate
     told = reopened(tmp_path, log_start_offset=2)
     assert not append(told, produced(0)).duplicate

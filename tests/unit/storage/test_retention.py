@@ -1,4 +1,4 @@
-"""Deleting records: by the log start, by size, by time; and whole partitions."""
+"""Deleting records by log start, size and time, and deleting whole partitions."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 
 def filled(directory: Path, segments: int = 4, **options: object) -> PartitionLog:
-    """Segments of two batches of 200 bytes; their times are a minute apart."""
+    """Return a log with segments of two batches of 200 bytes, whose times are a minute apart."""
     log = open_log(directory, **options)  # type: ignore[arg-type]
     for at in range(segments):
         if at:
@@ -82,7 +82,7 @@ def test_an_empty_log_has_nothing_to_delete(tmp_path: Path) -> None:
 
 
 def test_segments_beyond_retention_bytes_go(tmp_path: Path) -> None:
-    # 1600 bytes in segments of 400
+    # the log has 1600 bytes in segments of 400
     assert filled(tmp_path / "a", retention_bytes=1600).apply_retention(NOW_MS) == 0
     assert filled(tmp_path / "b", retention_bytes=1201).apply_retention(NOW_MS) == 0
     assert filled(tmp_path / "c", retention_bytes=1200).apply_retention(NOW_MS) == 1
@@ -108,7 +108,7 @@ def test_a_segment_is_dropped_without_a_look_at_the_others(tmp_path: Path) -> No
     [first, second, third, _fourth, last] = segments.row
 
     class Unseen:
-        """In the place of another one."""
+        """A stand-in for a segment that must not be looked at."""
 
     segments.row[0] = segments.row[1] = Unseen()  # type: ignore[call-overload]
     for doomed in (last, third, third, first):

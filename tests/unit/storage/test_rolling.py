@@ -103,7 +103,7 @@ def test_the_jitter_is_drawn_below_its_limit_and_subtracted(tmp_path: Path) -> N
 
 
 def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
-    # room for 4 offset entries; all times are equal, so that the time index gets a single one
+    # there is room for 4 offset entries; all times are equal, so the time index gets only one
     log = open_log(tmp_path, segment_index_bytes=36, index_interval_bytes=0)
     for _ in range(5):
         append(log, batch())
@@ -113,7 +113,7 @@ def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
 
 
 def test_a_time_index_that_is_full_but_for_its_last_entry_rolls(tmp_path: Path) -> None:
-    # room for 4 offset entries and for 3 time entries, of which one is kept for the segment's end
+    # there is room for 4 offset entries and 3 time entries, one of which is reserved for the segment's end
     log = open_log(tmp_path, segment_index_bytes=36, index_interval_bytes=0)
     for step_ms in range(4):
         append(log, batch(timestamp=NOW_MS + step_ms))

@@ -1,4 +1,4 @@
-"""Dropping a log's end."""
+"""Truncating a log's end."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.unit.storage.log_directories import log_of, opened
 
 
 def filled(directory: Path, **options: object) -> PartitionLog:
-    """Three segments of ten batches of one record, indexed at every batch."""
+    """Return a log with three segments of ten batches of one record, indexed at every batch."""
     log = open_log(directory, index_interval_bytes=0, **options)  # type: ignore[arg-type]
     for at in range(30):
         if at in (10, 20):
@@ -126,7 +126,7 @@ def test_a_log_without_a_directory_may_begin_anywhere(tmp_path: Path) -> None:
 
 
 def test_where_a_log_without_records_begins_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
-    """A follower is in sync as soon as it asks for its leader's end: a kill must not have it begin at 0 again."""
+    """A follower is in sync as soon as it fetches at its leader's end. After a kill it must not begin at 0 again."""
     open_log(tmp_path).truncate_fully_and_start_at(50, NOW_MS)
     killed = open_log(tmp_path)
     assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (50, 50, 50)
@@ -166,7 +166,7 @@ def test_who_waits_for_what_is_dropped_is_told_once_all_of_it_has_gone(tmp_path:
 def test_what_a_power_loss_brings_back_is_of_its_own_epoch_and_not_of_the_one_that_took_its_place(
     tmp_path: Path, rolls: bool
 ) -> None:
-    """The disk may have the new file of epochs, and the log as it was before it was cut off."""
+    """The disk may have the new file of epochs, but the log as it was before the cut."""
     log = open_log(tmp_path)
     for epoch in (0, 0, 2):
         append(log, batch(), leader_epoch=epoch)
@@ -197,6 +197,6 @@ def test_a_log_that_is_cut_off_below_its_start_begins_there_after_a_crash_too(tm
     assert log.truncate_to(3, NOW_MS)
     for _ in range(9):
         append(log, batch(), leader_epoch=1)
-    directory.close(clean=False)  # nothing was written in the background
+    directory.close(clean=False)  # no background work was done
     log = log_of(opened(tmp_path))
     assert (log.log_start_offset, log.log_end_offset) == (3, 12)

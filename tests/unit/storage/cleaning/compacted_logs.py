@@ -1,4 +1,4 @@
-"""Small compacted logs, and what is in them."""
+"""Small compacted logs, and functions that return what is in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compacted_log(directory: Path, **config: Any) -> PartitionLog:
 
 
 def put(log: PartitionLog, *pairs: str, timestamp: int = NOW_MS, **options: Any) -> AppendResult:
-    """Appends a batch of "key=value"; "key" alone is a tombstone, "=value" has no key."""
+    """Append a batch of "key=value". "key" alone is a tombstone, and "=value" has no key."""
     records = []
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -33,13 +33,13 @@ def put(log: PartitionLog, *pairs: str, timestamp: int = NOW_MS, **options: Any)
 
 
 def closed(log: PartitionLog) -> PartitionLog:
-    """The log with an empty active segment: all that is in it may be cleaned."""
+    """Roll the log, so that its active segment is empty and everything in it may be cleaned."""
     log.roll(NOW_MS)
     return log
 
 
 def stored(log: PartitionLog) -> list[tuple[BatchHeader, list[Record]]]:
-    """Every batch of every segment, whatever the log start."""
+    """Return every batch of every segment, wherever the log starts."""
     found = []
     for segment in log.segments:
         for position, header in segment.batches():
@@ -50,7 +50,7 @@ def stored(log: PartitionLog) -> list[tuple[BatchHeader, list[Record]]]:
 
 
 def offsets(log: PartitionLog) -> list[int]:
-    """Of all records."""
+    """Return the offsets of all records."""
     return [record.offset for _header, records in stored(log) for record in records]
 
 

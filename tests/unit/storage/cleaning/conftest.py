@@ -1,4 +1,4 @@
-"""What most tests of cleaning begin with."""
+"""The fixtures that most tests of cleaning use."""
 
 from pathlib import Path
 

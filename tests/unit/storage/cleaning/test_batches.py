@@ -1,4 +1,4 @@
-"""What becomes of a batch without transactions: copied, made anew, emptied, or gone."""
+"""What cleaning does with a batch without transactions: it is copied, made anew, emptied or dropped."""
 
 from array import array
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_a_compressed_batch_is_compressed_again(log: PartitionLog, codec: int) -
 
 @pytest.mark.parametrize("delta", [-2, -200])
 def test_a_record_whose_offset_would_lie_before_its_batch_stays(log: PartitionLog, delta: int) -> None:
-    """Kafka takes such a batch uncompressed, and so do we."""
+    """Kafka accepts such a batch if it is uncompressed, and so do we."""
     put(log, "x=1", "y=1", "z=1")
     append(log, batch([record(0, key=b"a"), record(delta, key=b"b")]))
     put(log, "a=2")
@@ -139,7 +139,7 @@ def test_the_batch_before_the_high_watermark_stays_though_it_is_empty(log: Parti
 def test_the_batch_before_the_uncleanable_part_goes_where_the_high_watermark_lies_behind_it(
     log: PartitionLog,
 ) -> None:
-    """KAFKA-20452. Up to Kafka 4.3 it stayed empty."""
+    """KAFKA-20452. Up to Kafka 4.3 the batch stayed, empty."""
     put(log, "=1", "=2")
     put(log, "=3", "=4")
     log = closed(log)
@@ -200,7 +200,7 @@ def test_a_full_map_ends_the_pass_and_the_next_one_goes_on(log: PartitionLog) ->
     put(log, "c=5", "b=6")
     closed(log)
     first = clean_log(log, max_keys=2)
-    # the third key is the first that finds no room
+    # the third key is the first that doesn't fit
     assert first.first_dirty_offset == 2
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
     second = clean_log(log, first_dirty=2, max_keys=2)
@@ -215,7 +215,7 @@ def test_what_lies_above_a_full_map_stays_but_tombstones_there_get_their_horizon
     put(log, "a=1", "b=2")
     put(log, "=3", "c", "a=5")
     result = clean_log(closed(log), max_keys=2)
-    # the batch behind put nothing in before its key found no room
+    # the batch behind it had added nothing when its key didn't fit
     assert result.first_dirty_offset == 2
     assert offsets(log) == [0, 1, 2, 3, 4]
     assert header_at(log, 3).has_delete_horizon

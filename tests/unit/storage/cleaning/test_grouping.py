@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one."""
+"""Which neighbouring segments are merged into one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A swap that is under way when the power is lost: whatever of it is on the disk then, the log is whole."""
+"""The power fails during a swap. Whatever part of the swap is on the disk then, the log is whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machine(directory: Path) -> VirtualDisk:
 
 
 def superseded(directory: Path, disk: Files) -> PartitionLog:
-    """Four batches in a closed segment, of which the last alone stays."""
+    """Return a log with four batches in a closed segment. Cleaning leaves only the last one."""
     log = compacted_log(directory, disk=disk)
     for value in range(4):
         put(log, f"a={value}")
@@ -43,7 +43,7 @@ def superseded(directory: Path, disk: Files) -> PartitionLog:
 
 
 def begin_swap(log: PartitionLog) -> tuple[HeldBackground, list[Exception | None]]:
-    """The names of the new segment wait to be synced."""
+    """Begin a swap whose names wait to be synced. Return the held work and the answers."""
     [cleaned] = [step for step in clean(log.files, plan_of(log)) if isinstance(step, CleanedSegment)]
     background = HeldBackground()
     log.background = background
@@ -57,7 +57,7 @@ def test_a_swap_that_a_truncation_gave_up_does_not_come_back(tmp_path: Path, see
     disk = machine(tmp_path)
     log = superseded(tmp_path, on(disk))
     begin_swap(log)
-    disk.keep_all()  # the names are on the disk, though nobody was told so yet
+    disk.keep_all()  # the names are on the disk, though nobody has been told so yet
     log.truncate_to(2, NOW_MS)
     for value in range(3):
         put(log, f"b={value}")
@@ -99,7 +99,7 @@ def test_a_start_that_finishes_a_swap_removes_no_old_file_before_the_new_names_a
     [cleaned] = [step for step in clean(log.files, plan_of(log)) if isinstance(step, CleanedSegment)]
     disk.keep_all()
     log.background = HeldBackground()
-    log.replace_segments(cleaned, lambda failure: None)  # killed before the names are synced
+    log.replace_segments(cleaned, lambda failure: None)  # the process is killed before the names are synced
 
     def dies(operation: str, path: str, size: int) -> None:
         if operation == "rename":
@@ -109,7 +109,7 @@ def test_a_start_that_finishes_a_swap_removes_no_old_file_before_the_new_names_a
     doomed.set_fault_hook(dies)
     with pytest.raises(MachineDied):
         compacted_log(tmp_path, disk=doomed, clean=False)
-    # a file system that keeps what was removed, and loses what was renamed before it
+    # this file system keeps a removal, and loses an earlier rename
     folder = disk.directory(log.directory)
     for name in folder.sure.keys() - folder.names.keys():
         if not name.endswith(".cleaned"):

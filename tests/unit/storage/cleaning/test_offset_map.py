@@ -1,4 +1,4 @@
-"""For each key its latest offset, in a bounded space."""
+"""The latest offset of each key, in bounded memory."""
 
 import mmap
 import random
@@ -97,17 +97,17 @@ def test_a_map_of_any_size_can_be_filled_and_still_says_what_is_not_in_it(room: 
 
 def test_offsets_without_the_latest_record_of_a_key_are_known() -> None:
     found = OffsetMap(10, 100, 6)
-    assert found.has_latest_within(100, 100)  # for all that is known
+    assert found.has_latest_within(100, 100)  # as far as the map knows
     for offset, key in [(100, b"a"), (101, b"b"), (103, b"a"), (104, b"b")]:
         put(found, key, offset)
     assert not found.has_latest_within(100, 102)
     assert found.has_latest_within(100, 103)
     assert found.has_latest_within(104, 104)
-    assert found.has_latest_within(105, 105)  # isn't in the map yet
+    assert found.has_latest_within(105, 105)  # 105 isn't in the map yet
     found.reach(105)
     assert not found.has_latest_within(105, 105)
-    assert found.has_latest_within(99, 100)  # before what the map is of
-    assert found.has_latest_within(105, 106)  # and behind
+    assert found.has_latest_within(99, 100)  # this begins before the map's offsets
+    assert found.has_latest_within(105, 106)  # and this ends behind them
 
 
 def test_of_two_records_at_one_offset_neither_is_forgotten() -> None:
@@ -130,7 +130,8 @@ def test_offsets_past_so_many_are_not_told_apart(monkeypatch: pytest.MonkeyPatch
 def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "_MOST_FAMILIAR", 4)
     found = OffsetMap(50, 0, 100)
-    keys = [b"%d" % number + bytes(number * 3) for number in range(30)]  # some are too long to be
+    # some keys are too long to be kept as familiar
+    keys = [b"%d" % number + bytes(number * 3) for number in range(30)]
     for offset in range(90):
         assert put(found, keys[offset % 30], offset)
         assert len(found._familiar) <= 4
@@ -141,7 +142,7 @@ def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.Monke
 
 
 def test_more_keys_than_offsets_fill_the_map() -> None:
-    """As where several records lie at one offset: whoever looks for a key comes to an end."""
+    """Several records may lie at one offset. A search for a key ends all the same."""
     found = OffsetMap(1000, 0, 2)
     taken = [put(found, b"%d" % number, 1) for number in range(10)]
     assert taken == sorted(taken, reverse=True)

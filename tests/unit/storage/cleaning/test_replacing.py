@@ -1,4 +1,4 @@
-"""The swap: cleaned segments take the place of the old ones, and readers and restarts go on."""
+"""The swap: cleaned segments replace the old ones, and readers and restarts go on."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, of
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Three closed segments of two keys, and one of a third."""
+    """Return a log with three closed segments of two keys, and one of a third key."""
     log = compacted_log(tmp_path, segment_bytes=200, index_interval_bytes=50)
     for value in range(6):
         put(log, f"a={value}", f"b={value}", producer_id=9, producer_epoch=0, base_sequence=2 * value)
@@ -37,7 +37,7 @@ def cleaned_segments(log: PartitionLog) -> list[CleanedSegment]:
 def answers_where_no_rename_of(
     suffix: str, log: PartitionLog, cleaned: CleanedSegment
 ) -> list[Exception | None]:
-    """What is told of the replacement where the disk refuses to give files that end so another name."""
+    """Return the answers to a replacement if the disk refuses to rename files with this suffix."""
 
     def refuse(operation: str, path: str, size: int) -> None:
         if operation == "rename" and path.endswith(suffix):
@@ -64,7 +64,7 @@ def test_the_old_segments_give_way_to_the_new_ones(log: PartitionLog) -> None:
     assert all(segment.size == os.path.getsize(segment.log.path) for segment in log.segments)
     assert sum(size for _base, size in old) > log.size
     clean_log(log)
-    # by the sizes before that pass they have room in one
+    # their sizes before that pass would fit into one segment
     assert log.base_offsets == [0, 12, 13]
     assert offsets(log) == [10, 11, 12]
 
@@ -344,7 +344,7 @@ def test_a_reader_goes_on_over_empty_segments_and_holes(log: PartitionLog) -> No
 def test_a_reader_who_was_amid_a_segment_that_was_merged_goes_on(log: PartitionLog) -> None:
     clean_log(log)
     for offset in (10, 12):
-        # each read leaves the position of the next
+        # each read remembers the position of the next one
         log.read(offset, 100, upper_bound=13, min_one_batch=True)
     clean_log(log)
     assert log.read(12, 10_000, upper_bound=13).records

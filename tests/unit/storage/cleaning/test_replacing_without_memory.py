@@ -1,4 +1,4 @@
-"""A swap that has too little memory: whoever waits for it is told, and the next one is made."""
+"""A swap that lacks memory: whoever waits for it is told, and the next swap succeeds."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, pu
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Closed segments of two keys, and one of a third."""
+    """Return a log with closed segments of two keys, and one of a third key."""
     log = compacted_log(tmp_path, segment_bytes=200, index_interval_bytes=50)
     for value in range(6):
         put(log, f"a={value}", f"b={value}", producer_id=9, producer_epoch=0, base_sequence=2 * value)
@@ -54,7 +54,7 @@ def test_a_replacement_that_could_not_begin_is_none(
 def test_who_waits_for_a_replacement_is_told_of_too_little_memory(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch, name: str, at: int, is_replaced: bool
 ) -> None:
-    syncing.sync_now(log)  # so that in the background the names alone are synced
+    syncing.sync_now(log)  # so that only the names are left to sync in the background
     cleaned = cleaned_first(log)
     size = log.segments[0].size
     answers: list[Exception | None] = []

@@ -1,4 +1,4 @@
-"""What a pass went by is on the disk before anything is replaced for it."""
+"""Whatever a pass relied on is on the disk before anything is replaced because of it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, of
 
 
 def waiting_for_the_disk(directory: Path) -> tuple[PartitionLog, HeldBackground, list[Exception | None]]:
-    """A segment of the log is to be replaced, and the last batch isn't synced yet."""
+    """Have a segment of the log wait to be replaced, since the last batch isn't synced yet."""
     log = compacted_log(directory)
     put(log, "a=1")
     put(log, "a=2")
@@ -32,7 +32,7 @@ def test_the_whole_log_is_synced_before_anything_of_it_is_replaced(tmp_path: Pat
     log, background, answers = waiting_for_the_disk(tmp_path)
     assert [lane for _work, _then, lane, _delay in background.waiting] == [Lane.FLUSHING]
     assert not [name for name in names(log) if name.endswith(".swap")]
-    put(log, "a=4")  # what came since isn't waited for
+    put(log, "a=4")  # the swap doesn't wait for later batches
     background.run_one()
     assert log.recovery_point == 3
     assert f"{0:020d}.log.swap" in names(log)

@@ -1,4 +1,4 @@
-"""Tombstones, and the delete horizons that they go by."""
+"""Tombstones, and the delete horizons that decide when they go."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_a_tombstone_gets_a_horizon_first_and_goes_when_it_has_passed(log: Parti
     put(log, "y=1")
     clean_log(closed(log), now_ms=NOW_MS + RETENTION_MS)
     assert offsets(log) == [3, 4, 5, 6]
-    # the horizon stays on what the tombstone stood beside
+    # the batch keeps the horizon after its tombstone has gone
     assert header_at(log, 3).base_timestamp == NOW_MS + RETENTION_MS
 
 
@@ -87,7 +87,7 @@ def test_with_log_append_time_a_horizon_leaves_the_records_their_time(log: Parti
     assert header.base_timestamp == NOW_MS + RETENTION_MS
     assert header.max_timestamp == NOW_MS - 7
     assert [record.timestamp for record in records] == [NOW_MS - 7, NOW_MS - 7]
-    # what stands in the records leads from the horizon to the batch's time
+    # the records' own deltas lead from the horizon to the batch's time
     payload = next(batches(log))[BATCH_OVERHEAD:]
     as_created = seal_batch(header._replace(attributes=header.attributes & ~8), payload, None)
     assert [record.timestamp for record in read_records(as_created)] == [NOW_MS - 7, NOW_MS - 7]

@@ -1,4 +1,4 @@
-"""Transactions in a cleaned log: aborted records go, markers wait, and `.txnindex` goes with them."""
+"""Transactions in a cleaned log: aborted records go, markers wait, and `.txnindex` goes along with them."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def bases(log: PartitionLog) -> list[int]:
 
 
 def clean_on(log: PartitionLog, now_ms: int = NOW_MS, *, first_dirty: int = 0) -> int:
-    """After a record that is nobody's, so that the segment's end isn't what is looked at."""
+    """Add a record without a producer, so that the segment's end doesn't matter, and clean."""
     put(log, "end=1")
     return clean_log(closed(log), now_ms=now_ms, first_dirty=first_dirty).first_dirty_offset
 
@@ -58,7 +58,7 @@ def test_committed_records_are_like_any(log: PartitionLog) -> None:
 def test_the_marker_of_an_aborted_transaction_goes_in_its_third_pass(log: PartitionLog) -> None:
     send(log, "a=2")
     end_transaction(log, False, epoch=1, transaction_version=2)
-    # the state of its producer protects a marker, too
+    # a producer's state protects its marker, too
     log.expire_producers(NOW_MS + 10**9)
     end = clean_on(log)
     assert offsets(log) == [1, 2]
@@ -85,7 +85,7 @@ def test_the_marker_of_a_committed_transaction_waits_until_its_data_is_gone(log:
     assert not header_at(log, 1).has_delete_horizon
     put(log, "a=3")
     end = clean_on(log, first_dirty=end)
-    # seen in this pass still
+    # this pass has still seen the data
     assert 0 not in offsets(log)
     assert not header_at(log, 1).has_delete_horizon
     end = clean_on(log, first_dirty=end)
@@ -112,7 +112,7 @@ def test_where_the_epoch_is_raised_at_the_end_the_marker_alone_is_kept_for_its_p
     assert bases(log) == [1, 2]
     end = clean_on(log, first_dirty=end)
     end = clean_on(log, LATER_MS, first_dirty=end)
-    # its record is gone, its header says the epoch
+    # the marker's record is gone, and its header keeps the epoch
     header = header_at(log, 1)
     assert (header.is_control, header.records_count, header.producer_epoch) == (True, 0, 1)
     assert (header.size_bytes, header.has_delete_horizon) == (BATCH_OVERHEAD, False)
@@ -178,7 +178,7 @@ def test_aborted_data_goes_before_its_marker_is_reached(tmp_path: Path) -> None:
     clean_log(log, plan)
     assert offsets(log) == [1, 2, 3, 4]
     assert dict(read_committed(log)).keys() == {1, 2, 4}
-    # its data isn't seen by the pass that comes to the marker
+    # the pass that reaches the marker doesn't see its data
     log.expire_producers(NOW_MS + 10**9)
     clean_log(log, first_dirty=plan.first_uncleanable_offset)
     assert header_at(log, 3).has_delete_horizon
@@ -222,7 +222,7 @@ def test_a_transaction_that_is_over_where_the_dirty_part_begins_aborts_nothing_b
     send(log, "X=new", sequence=1)
     end_transaction(log, True)
     closed(log)
-    # the first pass comes to an end within the segment, behind the marker
+    # the first pass ends within the segment, behind the marker
     first = clean_log(log, max_keys=2)
     assert first.first_dirty_offset == 4
     clean_log(log, first_dirty=4, max_keys=100)
@@ -241,7 +241,7 @@ def test_what_was_aborted_and_over_below_the_log_start_isnt_known_any_more(tmp_p
     closed(log)
     log.delete_records_before(3)
     clean_log(log)
-    # as in Kafka: nobody reads it
+    # Kafka does so, too: nobody reads it
     assert offsets(log) == [0, 1, 3, 4]
     assert header_at(log, 1).has_delete_horizon
     assert log.segments[0].txn_index.records == [(7, 2, 3, 4)]

@@ -1,4 +1,4 @@
-"""What makes a partition uncleanable, and what only looks odd."""
+"""What makes a partition uncleanable, and what only looks strange."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_segment_that_would_get_larger_than_its_index_can_say_makes_the_partit
 
     def begin_near_the_bound(self: CleanedFiles, *args: Any) -> None:
         begin(self, *args)
-        self._written = 2**31 - 100  # of which nothing is on the disk
+        self._written = 2**31 - 100  # nothing of that is on the disk
 
     monkeypatch.setattr(CleanedFiles, "__init__", begin_near_the_bound)
     with pytest.raises(UncleanableError, match=r"offset 1 it would have 21474836\d\d bytes, of 2147483647"):

@@ -1,5 +1,5 @@
-"""A start that finds a swap in the midst of it: a power loss leaves any of the names as they were or as they are to be,
-each by itself, where they weren't synced yet."""
+"""A start that finds an unfinished swap. A power loss leaves each name that wasn't synced as it was or as it was to be,
+independently of the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def put_at(log: PartitionLog, *records: tuple[str, int], **options: Any) -> None
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Two closed segments that become one. What goes is the newer in its batch: times and positions both change."""
+    """Return a log with two closed segments that become one. Cleaning drops the newest record of a batch, so times and
+    positions both change."""
     log = compacted_log(tmp_path, **INDEXED)
     put_at(log, ("a", 1), ("x", 9))
     put_at(log, ("b", 10), ("x", 19))
@@ -57,7 +58,7 @@ def swapped(log: PartitionLog, *, bound: int | None = None) -> CleanedSegment:
 
 
 def check(log: PartitionLog) -> None:
-    """What lies beside each `.log` is that one's."""
+    """Check that the files beside each `.log` belong to it."""
     assert not [name for name in names(log) if name.endswith((".swap", ".cleaned"))]
     found = offsets(log)
     assert found == sorted(set(found))
@@ -75,12 +76,12 @@ def check(log: PartitionLog) -> None:
 
 def reopened(log: PartitionLog, policy: str, *, clean: bool = False) -> PartitionLog:
     path = Path(log.directory).parent
-    end = log.log_end_offset  # all is synced: what isn't doubted is believed
+    end = log.log_end_offset  # everything counts as synced, so a start believes whatever it doesn't doubt
     return compacted_log(path, clean=clean, recovery_point=end, cleanup_policy=frozenset({policy}), **INDEXED)
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    """Of all records of data."""
+    """Return the values of all data records."""
     return [record.value for header, records in stored(log) if not header.is_control for record in records]
 
 
@@ -91,7 +92,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
 def test_where_the_old_files_are_there(
     log: PartitionLog, subset: tuple[str, ...], rest: str, alone: bool, policy: str
 ) -> None:
-    """`alone`: the segment that is swapped is made from one alone."""
+    """With `alone`, the segment that is swapped in replaces a single one."""
     swapped(log, bound=log.base_offsets[1] if alone else None)
     before = values(log)
     log.close(clean=False)
@@ -117,8 +118,8 @@ def test_where_the_old_files_are_there(
 def test_where_names_have_changed(
     log: PartitionLog, subset: tuple[str, ...], beside: str, others: str, policy: str
 ) -> None:
-    """`subset` are still swaps, beside which the old file at the base may be; the others have their names, or are lost
-    but for the `.log`."""
+    """`subset` are still swaps. The old file at the base may be beside them. The others have their names, or all but
+    the `.log` are lost."""
     cleaned = swapped(log)
     log.close(clean=False)
     for base in cleaned.replaced[1:]:
@@ -154,7 +155,8 @@ def test_a_swap_stays_whose_old_segment_has_made_way_whatever_lies_below(log: Pa
         if path.exists():
             path.rename(f"{path}.deleted")
         file(log, 0, suffix + ".cleaned").rename(f"{path}.swap")
-    file(log, 0, ".index.cleaned").write_bytes(b"")  # of a pass before, which couldn't be removed
+    # this file is from an earlier pass that couldn't remove it
+    file(log, 0, ".index.cleaned").write_bytes(b"")
     again = reopened(log, "compact")
     check(again)
     assert values(again) == COMPACTED

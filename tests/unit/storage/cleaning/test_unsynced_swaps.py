@@ -1,4 +1,4 @@
-"""A swap for which there is too little memory at its end: the old files go all the same, later."""
+"""A swap for whose end there is too little memory. The old files still go, but later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, of
 
 
 class ShortOfMemory(HeldBackground):
-    """Nothing more can be begun for a while."""
+    """A background in which no work can begin for a while."""
 
     is_short = False
 
@@ -57,7 +57,7 @@ def test_the_old_files_go_once_there_is_memory(log: PartitionLog, is_synced: boo
     assert len(out_of_use(log)) == 3
     background.is_short = False
     log.go_on_flushing()
-    assert background.delays_ms == [0]  # the names first
+    assert background.delays_ms == [0]  # the names are synced first
     background.run_one()
     assert background.delays_ms == [log.config.file_delete_delay_ms]
     assert len(out_of_use(log)) == 3
@@ -123,11 +123,11 @@ def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: Partitio
 def test_what_a_pass_has_made_is_left_where_the_log_was_closed_before_its_swap_began(
     log: PartitionLog,
 ) -> None:
-    """The folder may be another's by now, with files of the same names."""
+    """The folder may belong to another log by now, with files of the same names."""
     [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
     log.background = background = HeldBackground()
     answers: list[Exception | None] = []
-    put(log, "a=3")  # is to be on the disk first
+    put(log, "a=3")  # this has to be on the disk first
     log.replace_segments(cleaned, answers.append)
     made = [name for name in names(log) if name.endswith(".cleaned")]
     assert made
