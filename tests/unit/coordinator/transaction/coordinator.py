@@ -242,7 +242,7 @@ class Answer(Generic[T]):
 
 
 def told(answer: Answer[T | KafkaError]) -> T | Error:
-    """The answer that has come, or its Error."""
+    """Return the answer that has come, or its Error."""
     [found] = answer.all
     return found.error if isinstance(found, KafkaError) else found
 
