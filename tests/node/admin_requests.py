@@ -1,4 +1,4 @@
-"""Requests that change the metadata, and their answers in short."""
+"""Send requests that change the metadata, and return their answers in short."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def store(node: Server, *users: str) -> dict[str, tuple[Error, str | None]]:
 
 
 def elect(node: Server, *names: str) -> tuple[Error, list[tuple[str, list[Error]]]]:
-    """All partitions of the topics, or without any those of all."""
+    """Elect leaders of all partitions of these topics, or of every topic if none is named. Returns the error of the
+    answer, and each topic's."""
     topics = [{"topic": name, "partitions": [*node.metadata.image.topics[name].partitions]} for name in names]
     fields = {"election_type": 0, "topic_partitions": topics or None, "timeout_ms": TIMEOUT_MS}
     answer = ask(node, elect_leaders, 43, 2, fields)
@@ -103,7 +104,8 @@ def leaderless(node: Server) -> list[tuple[str, int]]:
 
 
 def add_replica(node: Server, name: str) -> None:
-    """To all partitions of the topic, as a cluster of several nodes may have left it."""
+    """Add a replica on another broker to each partition of the topic, as a cluster of several nodes may have left
+    it."""
     topic = node.metadata.image.topics[name]
     for index, partition in topic.partitions.items():
         node.metadata.append(

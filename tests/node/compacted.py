@@ -22,7 +22,7 @@ BY_ITSELF_NEVER = {"min.cleanable.dirty.ratio": "1.0"}
 
 
 async def with_topic(folder: Path, *settings: str, **configs: str) -> Server:
-    """A node with the topic `t`, which nobody compacts unless asked."""
+    """Start a node with the topic `t`, which is compacted only on request."""
     node = await started(folder, *settings)
     create(node, "t", **configs)
     return node
@@ -55,7 +55,7 @@ def partition_of(node: Server, topic: str = "t") -> Partition:
 def append(
     node: Server, key: bytes, value: bytes | None = b"v" * 50, topic: str = "t", **producer: Any
 ) -> int:
-    """One record in a batch of its own; its offset."""
+    """Append one record in a batch of its own. Returns its offset."""
     partition = partition_of(node, topic)
     data = build_batch([(node.clock.now_ms(), key, value, ())], **producer)
     appended = partition.log.append(
@@ -66,14 +66,14 @@ def append(
 
 
 def fill(node: Server, count: int = 20, keys: int = 3, topic: str = "t") -> None:
-    """Records of a few keys in turn, and a last segment that is begun."""
+    """Append records of a few keys in turn, and begin a new segment after them."""
     for number in range(count):
         append(node, b"k%d" % (number % keys), b"%d" % number + b" " * 50, topic)
     partition_of(node, topic).log.roll(node.clock.now_ms())
 
 
 def records(node: Server, topic: str = "t") -> dict[int, tuple[bytes | None, bytes | None]]:
-    """By offset, key and value of all that is in the log."""
+    """Return the key and value of each record in the log, by offset."""
     log = partition_of(node, topic).log
     return {
         record.offset: (record.key, None if record.value is None else bytes(record.value).rstrip())
@@ -84,7 +84,7 @@ def records(node: Server, topic: str = "t") -> dict[int, tuple[bytes | None, byt
 
 
 def batches(node: Server, topic: str = "t") -> list[tuple[int, int]]:
-    """Of each batch base offset and number of records."""
+    """Return the base offset and the number of records of each batch."""
     log = partition_of(node, topic).log
     found = log.batches(log.log_start_offset, upper_bound=log.log_end_offset)
     return [(header.base_offset, read_header(data).records_count) for header, data in found]
@@ -95,7 +95,7 @@ def checkpoint(node: Server, topic: str = "t") -> int | None:
 
 
 async def cleaned(node: Server, topic: str = "t", *, roll: bool = False) -> Exception | None:
-    """The partition is compacted now: None, or why it isn't."""
+    """Compact the partition now. Returns None, or why it can't be compacted."""
     outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
     tell(node.cleaner.clean_now(partition_of(node, topic), roll=roll), outcome.set_result)
     return await asyncio.wait_for(outcome, DEADLINE_S)

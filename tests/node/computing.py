@@ -17,7 +17,7 @@ SHORT = batch([record(0)])
 
 
 class Held:
-    """What was to be computed waits until the test lets it be, as what has begun: it isn't to be taken back."""
+    """Holds computations back until the test lets them go. They count as begun, so they can't be cancelled."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, Any]] = []
@@ -34,7 +34,7 @@ class Held:
         self.waiting.clear()
 
     def compute(self) -> None:
-        """The next one is computed, which nobody is told of before `let_go`."""
+        """Compute the next one. Nobody is told of the result before `let_go`."""
         compute, then = self.waiting[0]
         computed = compute()
         self.waiting[0] = (lambda: computed), then

@@ -28,5 +28,5 @@ async def _nodes() -> AsyncIterator[None]:
 
 @pytest_asyncio.fixture
 async def node(tmp_path: Path) -> Server:
-    """A node with default settings, and a clock that stands still until it is moved."""
+    """Start a node with default settings. Its clock stands still until a test moves it."""
     return await started(tmp_path)

@@ -39,7 +39,8 @@ LISTENER = "CONTROLLER"
 
 @asynccontextmanager
 async def controller(folder: Path, *settings: str) -> AsyncIterator[ControllerNode]:
-    """Its clock stands still, and its sessions last 8 ms: they are looked at each millisecond that passes."""
+    """Start a controller whose clock stands still. Its sessions last 8 ms, and it checks them each millisecond that
+    passes."""
     node = await started(folder, *settings)
     try:
         yield node
@@ -80,7 +81,7 @@ def pass_ms(node: ControllerNode, milliseconds: int) -> None:
 
 
 class PlayedBroker:
-    """What a broker says to its controller."""
+    """A broker that a test plays: it sends the controller a broker's requests."""
 
     def __init__(self, node: ControllerNode, broker_id: int, run: int = 1) -> None:
         self.node = node
@@ -118,7 +119,7 @@ class PlayedBroker:
         return await self.ask(BrokerHeartbeatRequest(**{**usual, **fields}), 2)
 
     async def start(self) -> None:
-        """It is registered, and runs."""
+        """Register the broker, and have it unfenced."""
         assert (await self.register()).error_code == 0
         assert not (await self.beat()).is_fenced
 
@@ -126,7 +127,7 @@ class PlayedBroker:
 def fetch(
     node: ControllerNode, offset: int, *, epoch: int | None = None, last_epoch: int = 0, **fields: Any
 ) -> FetchRequest:
-    """Of the metadata log, from an offset on."""
+    """Return a Fetch request for the metadata log from this offset on."""
     asked = FetchPartition(
         partition=0,
         current_leader_epoch=node.metadata.epoch if epoch is None else epoch,
@@ -146,7 +147,7 @@ def fetch(
 def envelope(
     request: Message, version: int, *, user: str = "alice", host: bytes = bytes((10, 0, 0, 1))
 ) -> EnvelopeRequest:
-    """A client's request, as a broker hands it on."""
+    """Return a client's request in an envelope, as a broker forwards it."""
     principal = encode(DefaultPrincipalData(type="User", name=user), 0)
     data = header(type(request).API_KEY, version, 77, client_id="theirs") + bytes(encode(request, version))
     return EnvelopeRequest(
@@ -162,7 +163,7 @@ def creation(name: str, factor: int = 1) -> CreateTopicsRequest:
 
 
 async def create(client: Client, name: str, factor: int = 1) -> Error:
-    """By an envelope."""
+    """Create a topic by an envelope. Returns the topic's error."""
     answer = await client.answer(envelope(creation(name, factor), CREATE), 0)
     assert answer.error_code == 0
     data = bytes(answer.response_data)

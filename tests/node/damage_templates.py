@@ -120,7 +120,7 @@ def known_of(node: Server) -> Known:
 
 
 def read(node: Server, place: tuple[str, int], *, committed: bool) -> Records:
-    """As a consumer does: it looks at checksums, and drops what was aborted. Raises KafkaError, ValueError."""
+    """Read as a consumer does: check checksums, and drop aborted records. Raises KafkaError, ValueError."""
     log = node.partitions.get(*place).log
     bound = log.last_stable_offset if committed else log.high_watermark
     offset, found = log.log_start_offset, {}

@@ -49,7 +49,7 @@ class Damage:
 
 
 def kind_of(path: Path) -> str:
-    """The kind of a file, "" of one that nothing is known of."""
+    """Return the kind of a file, or "" if the kind is unknown."""
     in_metadata = path.parent.name == "__cluster_metadata-0"
     if in_metadata and path.suffix == ".log":
         return "metadata.log"
@@ -59,7 +59,7 @@ def kind_of(path: Path) -> str:
 
 
 def files_of(folder: Path) -> dict[str, list[Path]]:
-    """All files, by kind."""
+    """Return all files and folders of partitions, by kind."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and kind_of(path):
@@ -69,7 +69,7 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
 
 
 def damage(folder: Path, chance: Random) -> Damage:
-    """Do one, to a kind of file that the folder has."""
+    """Do one damage, to a kind of file that the folder has."""
     found = files_of(folder)
     kind = chance.choice([kind for kind in KINDS if found.get(kind)])
     path = chance.choice(found[kind])
@@ -174,7 +174,7 @@ def _make_directory(path: Path, chance: Random) -> str:
 
 
 def _older_copy(path: Path, chance: Random) -> str:
-    """The first half, as a copy that was made earlier, of a file that only grows."""
+    """Cut a file to its first half, like an earlier copy of a file that only grows."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     return f"of {len(data) // 2} bytes"

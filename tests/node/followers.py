@@ -43,12 +43,12 @@ def bytes_of(log: PartitionLog, offset: int = 0) -> bytes:
 
 
 def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
-    """Those that have records."""
+    """Return the leader epochs that have records."""
     return [(epoch, start) for epoch, start in log.leader_epochs.entries if start < log.log_end_offset]
 
 
 class Leading:
-    """A log that is led in an epoch, and what Kafka's leader answers of it (`Partition.fetchRecords`)."""
+    """A log that is led in an epoch. It answers as Kafka's leader does (`Partition.fetchRecords`)."""
 
     def __init__(self, log: PartitionLog, epoch: int) -> None:
         self.log = log
@@ -59,7 +59,7 @@ class Leading:
         self.log.append(batch(text), leader_epoch=self.epoch, now_ms=0)
 
     def answer(self, request: FetchRequest | ListOffsetsRequest) -> FetchResponse | ListOffsetsResponse:
-        """Over the wire and back."""
+        """Answer the request. Both are encoded and decoded, as over the wire."""
         if isinstance(request, FetchRequest):
             asked = decode(FetchRequest, FETCH_VERSION, encode(request, FETCH_VERSION))
             return decode(FetchResponse, FETCH_VERSION, encode(self._fetch(asked), FETCH_VERSION))
@@ -100,7 +100,7 @@ class Leading:
 
 
 def leader_of_three(folder: Path) -> Leading:
-    """Records of its epoch 0."""
+    """Return a leader with three records of its epoch 0."""
     leader = Leading(open_log(folder), 0)
     for text in "abc":
         leader.append(text)
@@ -108,7 +108,7 @@ def leader_of_three(folder: Path) -> Leading:
 
 
 class Following:
-    """A follower's log, and the fetcher that keeps it up."""
+    """A follower's log, and the fetcher that keeps it up to date."""
 
     def __init__(self, log: PartitionLog, epoch: int = 0) -> None:
         self.log = log
@@ -119,7 +119,7 @@ class Following:
         self.follow(epoch)
 
     def follow(self, epoch: int) -> None:
-        """The metadata says who leads now."""
+        """Follow the leader in this epoch, as the metadata would say."""
         self.role = Follower(self.log, self.fetches, 1, epoch)
         self.fetcher.follow(TOPIC, "t", 0, self.role)
 

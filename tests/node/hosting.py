@@ -19,7 +19,7 @@ NONSENSE = b"nonsense"
 
 
 class RecordedShard:
-    """Writes down what becomes of it."""
+    """A shard that writes down what becomes of it."""
 
     def __init__(self, runtime: PartitionRuntime, leader_epoch: int, events: list[str]) -> None:
         self.runtime = runtime
@@ -83,14 +83,14 @@ class Hosting:
         )
 
     def follow(self) -> None:
-        """All steps of it, nobody being served in between."""
+        """Take all steps of following at once: nobody is served in between."""
         at_once(self.shards.follow())
 
     def append(self, index: int, key: bytes) -> None:
         self.runtime_of(self.node.partitions.get("t", index)).append([(key, b"value")])
 
     def loaded(self) -> list[int]:
-        """The partitions whose shards can be asked."""
+        """Return the partitions whose shards can be asked."""
         found = []
         for index in self.node.partitions.by_name["t"].partitions:
             with contextlib.suppress(KafkaError):
@@ -109,7 +109,7 @@ class Hosting:
 
 
 def elect_again(node: Server, topic: str, index: int = 0) -> None:
-    """The partition goes on to be led here, in a new leader epoch."""
+    """Begin a new leader epoch of the partition, which is still led here."""
     before = node.partitions.get(topic, index).leader_epoch
     topic_id = node.metadata.image.topics[topic].topic_id
     node.metadata.append(

@@ -46,7 +46,7 @@ async def started(folder: Path, *settings: str) -> Server:
 
 
 async def filled(folder: Path, *settings: str, **configs: str) -> Server:
-    """With a topic of one partition, which is in the directory `a`."""
+    """Start a node with a topic of one partition, which has records and lies in the directory `a`."""
     node = await started(folder, *settings)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     assert partition_of(node).directory.path == str(folder / "a")
@@ -112,7 +112,7 @@ async def moved(node: Server) -> None:
 
 
 def folders(folder: Path, name: str) -> list[str]:
-    """Of the partition, by what their names end with."""
+    """Return the endings of the names of the partition's folders in this directory."""
     return sorted(
         path.name if path.name == "t-0" else path.name.rpartition("-")[2]
         for path in (folder / name).glob("t-0*")
@@ -131,7 +131,7 @@ def recorded(node: Server) -> bytes:
 
 
 def lag(node: Server) -> None:
-    """The metadata log has other voters from now on, which lack something already."""
+    """Have the metadata log commit nothing from now on, as if it had other voters that lag."""
     node.metadata.replicate = lambda end_offset: None
     node.metadata.append([NoOpRecord()])
 
@@ -142,7 +142,7 @@ def catch_up(node: Server) -> None:
 
 
 def described(node: Server) -> dict[str, tuple[bool, int]]:
-    """By directory, (is future, lag) of the partition."""
+    """Return (is future, lag) of the partition by directory."""
     answer = handled(
         node, describe_log_dirs, cast(Any, SimpleNamespace()), DescribeLogDirsRequest(topics=None)
     )

@@ -48,7 +48,7 @@ async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
 
 
 async def filled(folder: Path) -> Server:
-    """With a topic that has a record in each of its partitions, one in each directory."""
+    """Start a node with a topic that has a partition in each directory, and a record in each partition."""
     node = await started(folder)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     for index in range(3):

@@ -46,7 +46,7 @@ TOPIC, BROKER, GROUP, CLIENT_METRICS = 2, 4, 32, 16
 
 
 class Request(NamedTuple):
-    """One of a client's, as a handler, an api key and a version take it."""
+    """A client's request: the handler that takes it, its API key, its version and its fields."""
 
     handler: Any
     key: int
@@ -204,14 +204,14 @@ class Requests:
         return Request(unregister_broker, 64, 0, {"broker_id": self.chance.choice((1, 7))})
 
     def ask(self) -> Request:
-        """A topic that isn't there is made by itself."""
+        """Return a Metadata request that creates its topic if there is none."""
         name = self.chance.choice((*TOPICS, "d"))
         fields = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
         return Request(metadata, 3, 9, fields, committed_topics=(name,))
 
 
 def of_all(image: ClusterImage) -> Iterator[Request]:
-    """Requests for all that there is of everything."""
+    """Yield requests that read everything that the metadata has."""
     yield Request(metadata, 3, 9, {"topics": None})
     yield Request(describe_cluster, 60, 1, {})
     yield Request(list_partition_reassignments, 46, 0, {"timeout_ms": TIMEOUT_MS, "topics": None})
@@ -239,19 +239,19 @@ def context_of(request: Request) -> Any:
 
 
 def begun(node: Server, request: Request) -> Any:
-    """The answer as it is before any turn of the loop is taken."""
+    """Return the answer as it is before any turn of the loop is taken."""
     message = message_from(APIS[request.key].request, request.fields, request.version)
     return with_ports(request.handler.handle, node)(context_of(request), message)
 
 
 def asked(node: Server, request: Request) -> Any:
-    """The answer once all turns are taken."""
+    """Return the answer once all turns are taken."""
     message = message_from(APIS[request.key].request, request.fields, request.version)
     return handled(node, request.handler, context_of(request), message)
 
 
 def told(request: Request, answer: Any) -> Any:
-    """The answer in plain; None where it hasn't come."""
+    """Return the answer as a dict without the node's own fields, or None if it hasn't come."""
     if isinstance(answer, Later):
         if answer.answer() is answer:
             return None

@@ -19,7 +19,7 @@ LEADER = LeaderEndpoint(1, "controller.example", 9093)
 
 
 class Controller:
-    """The leader of the log, which loses all that isn't committed where it is told to."""
+    """The leader of the log. On demand it loses everything that isn't committed."""
 
     def __init__(self, metadata: MetadataLog) -> None:
         self.metadata = metadata
@@ -27,7 +27,7 @@ class Controller:
         self.requests.lead(LEADER)
 
     def answer(self, request: FetchRequest | FetchSnapshotRequest) -> FetchResponse | FetchSnapshotResponse:
-        """Over the wire and back."""
+        """Answer the request. Both are encoded and decoded, as over the wire."""
         if isinstance(request, FetchRequest):
             asked = decode(FetchRequest, 18, encode(request, 18))
             return decode(FetchResponse, 18, encode(self.requests.fetch(asked, 0).response, 18))
@@ -41,7 +41,7 @@ def observer_in(folder: Path, cluster: str = CLUSTER) -> Observer:
 
 
 def catch_up(observer: Observer, controller: Controller, most: int = 100) -> int:
-    """Until nothing more is to be had; how many requests it took."""
+    """Have the observer fetch until it is level with the controller. Returns how many requests that took."""
     for count in range(most):
         request = observer.request()
         then = observer.answered(controller.answer(request))
@@ -61,7 +61,7 @@ def bytes_of(metadata: MetadataLog, offset: int = 0) -> bytes:
 
 
 def end_of(metadata: MetadataLog) -> tuple[int, int]:
-    """Two logs that end with the same epoch at the same offset are the same."""
+    """Return the last epoch and the end offset. Two logs that agree in both are the same."""
     return metadata.log.leader_epochs.latest, metadata.log.log_end_offset
 
 

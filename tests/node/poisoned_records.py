@@ -50,7 +50,7 @@ class Poisoner:
     # --- values -------------------------------------------------------------------------------------------------
 
     def some(self, usual: T, *unusual: Any) -> Any:
-        """Mostly what is usual."""
+        """Return the usual value mostly, and sometimes an unusual one."""
         return self.chance.choice(unusual) if unusual and self.chance.random() < 0.2 else usual
 
     def _key(self, message: Message, kind: int) -> bytes:
@@ -293,7 +293,7 @@ class Poisoner:
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     def mutated(self, record: Keyed) -> Keyed:
-        """The record with some of its bytes changed, cut off or added; or without a key."""
+        """Return the record with some of its bytes changed, cut off or added, or without a key."""
         key, value = record
         what = self.chance.randrange(8)
         if what == 0:
@@ -319,7 +319,7 @@ class Poisoner:
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def batches(self, makers: Sequence[Callable[[], Keyed]]) -> list[bytearray]:
-        """Some batches in a row, whose checksums are right."""
+        """Return a few batches whose checksums are right."""
         chance = self.chance
         made: list[bytearray] = []
         for _ in range(chance.randrange(1, 5)):

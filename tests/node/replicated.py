@@ -35,7 +35,8 @@ LONG_MS = 60_000
 
 
 def without_a_controller() -> Replication:
-    """For a leader whose replicas' brokers nobody knows: what the metadata says is all that changes who is in sync."""
+    """Return the replication of a leader whose replicas' brokers are unknown, so that only the metadata changes the
+    ISR."""
 
     def alter(*_: object) -> None:
         raise AssertionError("nobody may come in")
@@ -51,7 +52,7 @@ def without_a_controller() -> Replication:
 
 
 async def replicated(folder: Path, *settings: str) -> Server:
-    """A node that leads `t`-0, of which another node has a replica in sync."""
+    """Start a node that leads `t`-0, of which another node has a replica in sync."""
     node = await started(folder, *settings)
     partition = PartitionRecord(
         partition_id=0,
@@ -68,7 +69,7 @@ async def replicated(folder: Path, *settings: str) -> Server:
 
 
 def change(node: Server, **fields: Any) -> None:
-    """What the controller says of the partition."""
+    """Change the partition in the metadata log, as the controller would."""
     node.metadata.append([PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, **fields)])
 
 
@@ -141,7 +142,7 @@ def listed(response: Any) -> Any:
 
 
 def errors(node: Server, epoch: int = -1) -> dict[str, Error]:
-    """What the requests that need the leader are answered with."""
+    """Return the errors that answer the requests that only a leader may answer."""
     ends = ask(
         node,
         OffsetForLeaderEpochRequest(

@@ -35,7 +35,7 @@ Settings = Mapping[str, str]
 
 
 def protocols(of_nodes: str) -> Settings:
-    """Clients come as they are; nodes by this protocol."""
+    """Return settings by which clients connect in plain text, and nodes by this protocol."""
     return {
         "listener.security.protocol.map": f"CLIENTS:PLAINTEXT,NODES:{of_nodes},CONTROLLER:{of_nodes}",
         "connection.failed.authentication.delay.ms": "0",
@@ -43,7 +43,7 @@ def protocols(of_nodes: str) -> Settings:
 
 
 def plain(password: str = "node-secret") -> Settings:
-    """All nodes sign in so, and are let in by it."""
+    """Return settings by which all nodes sign in with PLAIN and this password. They accept `node-secret`."""
     line = f'{PLAIN} required username="node" password="{password}" user_node="node-secret";'
     return {
         "sasl.enabled.mechanisms": "PLAIN",
@@ -55,7 +55,7 @@ def plain(password: str = "node-secret") -> Settings:
 
 
 def scram(mechanism: str) -> Settings:
-    """All nodes sign in so; what lets them in is in the metadata."""
+    """Return settings by which all nodes sign in with SCRAM. The metadata has their credentials."""
     line = f"{SCRAM} required {NODE};"
     return {
         "sasl.enabled.mechanisms": mechanism,
@@ -73,7 +73,7 @@ AUTHORIZED: Settings = {
 
 
 class SecuredNodes:
-    """`brokers` by id."""
+    """A controller and brokers that sign in at each other. `brokers` has them by id."""
 
     def __init__(
         self, folder: Path, settings: Settings, *, add_scram: str | None = None, combined: bool = False
@@ -118,7 +118,7 @@ class SecuredNodes:
 
     @property
     def listener_of_controller(self) -> Listener:
-        """At which others come in to be controlled."""
+        """Return the listener at which the controller serves brokers."""
         if isinstance(self.controller, ControllerNode):
             return self.controller.listeners["CONTROLLER"]
         assert self.controller.controller_server is not None
@@ -129,7 +129,7 @@ class SecuredNodes:
         return f"127.0.0.1:{self.listener_of_controller.port}"
 
     async def start_broker(self, node_id: int, **more: str) -> Server:
-        """`more` settings with `_` for `.`. Raises StartError as a start does."""
+        """Start a broker. `more`: its settings, with `_` for `.`. Raises StartError as a start does."""
         of_broker = {
             "process.roles": "broker",
             "listeners": "CLIENTS://127.0.0.1:0,NODES://127.0.0.1:0",
@@ -155,7 +155,7 @@ class SecuredNodes:
         await self.brokers[node_id].stop(leave=False)
 
     async def restart_broker(self, node_id: int) -> None:
-        """It has left the cluster in between."""
+        """Stop the broker, so that it leaves the cluster, and start it again."""
         await self.brokers[node_id].stop()
         await self.start_broker(node_id)
 
@@ -183,7 +183,7 @@ class SecuredNodes:
     # --- as a client ----------------------------------------------------------------------------------------
 
     async def ask(self, node_id: int, request: Message, version: int) -> Any:
-        """One of the brokers, by a connection of its own."""
+        """Ask one of the brokers by a connection of its own."""
         return await asyncio.to_thread(self._ask, node_id, request, version)
 
     def _ask(self, node_id: int, request: Message, version: int) -> Any:
@@ -191,8 +191,8 @@ class SecuredNodes:
             return client.ask(request, version)
 
     def route(self, request: Any, version: int) -> Any:
-        """To whom it is for, as clients do: the leader of the first partition in it, else the coordinator of all
-        transactions. To be called in a thread."""
+        """Send the request where a client would: to the leader of its first partition, or else to the coordinator of
+        all transactions. Call this in a thread."""
         topic = "__transaction_state"
         partition = 0
         if isinstance(request, ProduceRequest):
@@ -204,7 +204,7 @@ class SecuredNodes:
         return self._ask(leaders[partition], request, version)
 
     async def create(self, topic: str, partitions: int = 1) -> None:
-        """With a replica on each broker, all of them in sync when this returns."""
+        """Create a topic with a replica on each broker, and wait until all of them are in sync."""
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=len(BROKER_IDS))
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
         answer = await self.ask(BROKER_IDS[0], request, 7)
@@ -224,7 +224,7 @@ class SecuredNodes:
 async def secured(
     folder: Path, *settings: Settings, add_scram: str | None = None, combined: bool = False
 ) -> AsyncIterator[SecuredNodes]:
-    """Started and ended."""
+    """Start the nodes, and stop them at the end."""
     together: dict[str, str] = {}
     for each in settings:
         together |= each
@@ -233,7 +233,7 @@ async def secured(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Nodes have threads beside the loop, and so have their clients: it lets them."""
+    """Wait until the condition holds. The nodes' and clients' threads run meanwhile."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(POLL_S)

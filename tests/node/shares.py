@@ -61,7 +61,7 @@ class Shares:
         return cls(await started(folder, *settings), most_sessions)
 
     def produce(self, *sizes: int, index: int = 0) -> None:
-        """Record batches of so many records."""
+        """Append one batch of each of these numbers of records."""
         partition = self.node.partitions.get("t", index)
         for size in sizes:
             append(partition.log, batch(size))
@@ -76,7 +76,7 @@ class Shares:
 
 
 class Client:
-    """What is asked on one connection."""
+    """A client that asks on one connection."""
 
     def __init__(self, shares: Shares, connection: Any) -> None:
         self.shares = shares
@@ -92,7 +92,7 @@ class Client:
         )
 
     def send(self, request: ShareFetchRequest | ShareAcknowledgeRequest, version: int = 2) -> Any:
-        """The response, or the `Later` where it isn't there yet."""
+        """Return the response, or a `Later` if it hasn't come yet."""
         handler = share_fetch if isinstance(request, ShareFetchRequest) else share_acknowledge
         answer = with_ports(handler.handle, self.shares.node)(self._context(version), request)
         if not isinstance(answer, Later):
@@ -167,13 +167,14 @@ def _batches(acks: list[tuple[int, int, int]]) -> list[AcknowledgementBatch]:
 
 
 def told(shares: Shares, later: Any) -> Any:
-    """What it is answered with by now."""
+    """Take all turns, and return the answer."""
     take_turns(shares.node)
     return later.result()
 
 
 def acquired(response: Any) -> dict[int, list[tuple[int, int, int]]]:
-    """By partition: first, last, delivery count. The answer as a whole has no error."""
+    """Return (first offset, last offset, delivery count) of the acquired records by partition. Check that the answer as
+    a whole has no error."""
     assert response.error_code == 0
     return {
         answer.partition_index: [

@@ -214,7 +214,7 @@ def test_the_feature_is_named_that_kafkas_hash_map_has_first(image: ClusterImage
 def test_a_level_that_a_registered_node_does_not_support_is_refused(
     image: ClusterImage, kind: str, wanted: tuple[str, int, int], range_told: str
 ) -> None:
-    """In Kafka's words: a node of 4.3 keeps its cluster from going past its level."""
+    """The refusal is in Kafka's words: a node of 4.3 keeps its cluster from going past its level."""
     for name, level in (("metadata.version", 30), ("share.version", 1)):
         apply(image, records.FeatureLevelRecord(name=name, feature_level=level))
     ranges = {"metadata.version": (7, 30), "share.version": (0, 1)}
@@ -264,7 +264,7 @@ def refusal_of_election(image: ClusterImage, topic: str, index: int, kind: int) 
 
 
 def elected(image: ClusterImage, topic: str, index: int, kind: int) -> Sequence[Message]:
-    """Raises KafkaError where the partition's is refused."""
+    """Return the decided records. Raises KafkaError if the partition's change is refused."""
     asked = ElectLeadersTopic(topic=topic, partitions=[index])
     request = ElectLeadersRequest(election_type=kind, topic_partitions=[asked])
     decided = at_once(elected_leaders(image, request, OwnSettings()))
@@ -328,7 +328,7 @@ def test_a_replica_in_a_directory_that_failed_is_not_elected(
 
 
 def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> Sequence[Message]:
-    """Raises KafkaError where the partition's is refused."""
+    """Return the decided records. Raises KafkaError if the partition's change is refused."""
     asked = ReassignableTopic(
         name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)]
     )

@@ -35,7 +35,7 @@ Key = tuple[bytes, int]
 
 
 class Leaders:
-    """Those of one broker, and what they were told."""
+    """The leaders of one broker, and what they were told."""
 
     def __init__(self) -> None:
         self.timers, self.channel = Timers(), Channel()
@@ -61,7 +61,7 @@ class Leaders:
         tell(self.manager.submit((topic_id, index), WANTED), told)
 
     def asked(self) -> list[Key]:
-        """The partitions of the request that isn't answered."""
+        """Return the partitions of the request in flight."""
         request = self.channel.request
         assert isinstance(request, AlterPartitionRequest)
         return [
@@ -72,7 +72,7 @@ class Leaders:
 
 
 def answer_to(keys: Iterable[Key], error: Error = Error.NONE, recovery: int = 0) -> AlterPartitionResponse:
-    """One that says the same of each."""
+    """Return an answer that says the same of each partition."""
     return AlterPartitionResponse(
         topics=[
             AlteredPartitionTopic(

@@ -82,7 +82,7 @@ def alter(node: Server, kind: int, name: str, *changes: tuple[str, int, str | No
 
 
 def described(node: Server, kind: int, name: str, key: str) -> tuple[str | None, int]:
-    """Value and source."""
+    """Return the value and the source of a setting."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
     request = DescribeConfigsRequest(resources=[resource])
     (result,) = handled(node, describe_configs, NO_CONTEXT, request).results

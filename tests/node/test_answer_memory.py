@@ -15,7 +15,7 @@ def schedule() -> Schedule:
 
 
 def unread(schedule: Schedule, memory: Memory, times: int) -> Client:
-    """A client that has answers of 500,000 bytes each and doesn't read."""
+    """Return a client with this many answers of 500,000 bytes, none of which it reads."""
     client = Client(schedule, memory)
     client.transport.protocol = client.connection
     client.transport.unread_limit = 500_000 * times - 1

@@ -21,7 +21,7 @@ KRAFT_VERSION = "kraft.version"
 async def test_kraft_version_is_finalized_where_the_voters_stand_in_the_log(
     tmp_path: Path, is_named: bool
 ) -> None:
-    """Kafka's tools ask any of the nodes, and are to hear the same (Kafka: `KRaftMetadataCache.features`)."""
+    """Kafka's tools ask any of the nodes, and each has to answer the same (Kafka: `KRaftMetadataCache.features`)."""
     [port] = free_ports(1)
     named = [f"controller.quorum.voters=1@127.0.0.1:{port}"] if is_named else []
     node = await started(

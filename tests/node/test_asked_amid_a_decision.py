@@ -28,7 +28,7 @@ def begin_long_decision(node: Server, steps: int = 5) -> None:
 
 
 def begin(node: Server, request: Request) -> Later[Any]:
-    """The request as it stands before any turn is taken."""
+    """Begin the request, and return its answer as it is before any turn is taken: it is still to come."""
     answer = begun(node, request)
     assert isinstance(answer, Later), answer
     assert answer.answer() is answer
@@ -126,7 +126,7 @@ async def test_a_creation_that_all_have_given_up_is_taken_back(node: Server) -> 
 
 
 async def test_whoever_hangs_up_leaves_nothing_behind_that_waits_for_the_controller(node: Server) -> None:
-    """So that what waits is one request of each connection at most."""
+    """So at most one request of each connection waits."""
     for name in ("a", "b", "c"):
         asked(node, topics(name))
     seen = {*map(str, node.metadata.image.topics.values())}

@@ -37,7 +37,8 @@ Replica = tuple[bytes, int]
 
 
 class Broker:
-    """One that has replicas of two topics' first partitions, and what it was told the controller knows."""
+    """A broker with replicas of two topics' first partitions. `known` lists those that the controller knows, as it was
+    told."""
 
     def __init__(self, partitions: int = 3) -> None:
         self.timers, self.channel = Timers(), Channel()
@@ -62,7 +63,7 @@ class Broker:
         known.when_answered(lambda: self.known.append((topic_id, index)))
 
     def asked(self) -> list[tuple[bytes, Replica]]:
-        """(directory id, replica) of the request that isn't answered."""
+        """Return each (directory id, replica) of the request in flight."""
         request = self.channel.request
         assert isinstance(request, AssignReplicasToDirsRequest)
         return [
@@ -73,7 +74,7 @@ class Broker:
         ]
 
     def answer(self, error: Error = Error.NONE, but: Collection[Replica] = ()) -> None:
-        """The same for all that is asked, `but` these aren't in it."""
+        """Answer the request the same for all its replicas, and leave out those in `but`."""
         self.channel.answer(
             AssignReplicasToDirsResponse(
                 directories=[

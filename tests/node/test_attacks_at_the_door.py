@@ -58,7 +58,7 @@ SHAKE, METADATA = (SaslHandshakeRequest(mechanism="PLAIN"), 1), (MetadataRequest
 async def test_what_stands_behind_a_failure_is_not_served(
     requests: list[Any], answered: int, tmp_path: Path
 ) -> None:
-    """All of it comes in one piece; of Metadata amid tokens an answer says nothing of the cluster."""
+    """All requests come in one piece. If Metadata comes between tokens, the answer says nothing about the cluster."""
     node = await serving(tmp_path, "connection.failed.authentication.delay.ms=1")
     with connected(node) as client:
         made = [client.made(*each) for each in requests]
@@ -82,7 +82,7 @@ async def test_what_stands_behind_a_failure_is_not_served(
 
 
 async def test_a_request_whose_end_was_cut_off_by_somebody_between_is_not_served(tmp_path: Path) -> None:
-    """An end of TCP without one of TLS, amid a frame: nothing of the frame is looked at."""
+    """TCP ends amid a frame, without an end of TLS. The broker looks at nothing of the frame."""
     node = await node_of(tmp_path, OURS)
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", node.listeners["A"].port, ssl=client_context(OURS), server_hostname="localhost"
@@ -99,7 +99,8 @@ async def test_a_request_whose_end_was_cut_off_by_somebody_between_is_not_served
 
 
 async def test_nobody_is_brought_down_to_an_older_protocol(tmp_path: Path) -> None:
-    """Who offers TLS 1.0 and 1.1 alone has nothing in common with the broker, whatever somebody between took away."""
+    """A client that offers only TLS 1.0 and 1.1 shares no version with the broker, even if somebody in between removed
+    the newer ones."""
     node = await node_of(tmp_path, OURS)
     context = client_context(OURS)
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -177,7 +178,7 @@ def subject(common_name: str) -> str:
 
 
 def test_a_name_within_a_name_of_a_certificate_makes_nobody_else() -> None:
-    """A comma within a value is escaped: CN=admin can't be had by a value that has it in it."""
+    """A comma within a value is escaped, so a value that contains CN=admin doesn't make its owner the admin."""
     name = subject("mallory,CN=admin,OU=Ops")
     assert name == r"CN=mallory\,CN\=admin\,OU\=Ops"
     rules = parse_rules("RULE:^CN=([a-z]+),.*$/$1/,DEFAULT")
@@ -224,7 +225,7 @@ async def test_what_is_denied_forges_no_line(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_who_has_not_shaken_hands_counts_among_the_connections_of_its_address(tmp_path: Path) -> None:
-    """Half-open handshakes, and TLS that is done with nobody behind it, are bounded by `max.connections.per.ip`."""
+    """`max.connections.per.ip` counts connections whose handshake isn't finished, too."""
     node = await node_of(tmp_path, OURS, max_connections_per_ip="3")
     port = node.listeners["A"].port
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]

@@ -37,7 +37,7 @@ DENIED = Error.TOPIC_AUTHORIZATION_FAILED
 
 
 async def guarded(folder: Path) -> tuple[Server, DenyingAuthorizer]:
-    """A node with topics `open` and `secret`."""
+    """Start a node with the topics `open` and `secret`, and an authorizer that a test tells what to deny."""
     node = await started(folder)
     for name in ("open", "secret"):
         topics_of(node).create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])

@@ -36,7 +36,7 @@ DENIED = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def asking(node: Server, *denied: tuple[Any, ...]) -> DenyingAuthorizer:
-    """From here on the node asks this one, who denies (operation, resource type, name)."""
+    """Give the node an authorizer that denies each (operation, resource type, name)."""
     authorizer = DenyingAuthorizer()
     for each in denied:
         authorizer.deny(*each)

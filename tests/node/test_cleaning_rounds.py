@@ -24,7 +24,7 @@ from tests.support.wishes import pauses, tell, wishes
 
 
 class EndlessPasses:
-    """Each pass goes on until it is ended."""
+    """Passes, each of which goes on until it is ended."""
 
     is_gone_at_the_end = True
 
@@ -35,7 +35,7 @@ class EndlessPasses:
         asyncio.get_running_loop().call_soon(ended)
 
     def rest(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is nothing to let go of."""
 
     def stop(self) -> bool:
         return self.is_gone_at_the_end

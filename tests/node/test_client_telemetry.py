@@ -153,7 +153,7 @@ async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> 
 
 
 async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
-    """As the console asks: of all of them what its table has, and of one everything."""
+    """Ask as the console does: for all clients what its table shows, and for one client everything."""
     node, port = await watched(tmp_path)
     subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
     client, other = client_of(node, "app"), client_of(node, "other", software="silent")

@@ -33,7 +33,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Heard(asyncio.Protocol):
-    """One end."""
+    """One end of a connection."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -47,7 +47,7 @@ class Heard(asyncio.Protocol):
 
 
 class HeardFrames(Heard, asyncio.BufferedProtocol):
-    """The same, as nodes have them."""
+    """One end of a connection that reads into a buffer, as nodes do."""
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return bytearray(100)
@@ -57,7 +57,7 @@ class HeardFrames(Heard, asyncio.BufferedProtocol):
 
 
 class Ends:
-    """A server that counts who comes in."""
+    """A server that lists the connections that come in."""
 
     async def __aenter__(self) -> Ends:
         self.there: list[Heard] = []
@@ -106,7 +106,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_told(
     run: Run, end: str, operation: str
 ) -> None:
-    """By this alone whoever has one may use it: he is told of its end, and forgets it then."""
+    """Only so may whoever has a transport use it until he is told of its end, when he forgets it."""
 
     async def told() -> None:
         async with Ends() as ends:
@@ -125,7 +125,8 @@ def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_to
 def test_a_connection_that_stands_as_its_time_is_over_stands(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its loop is so busy that both come in one turn. uvloop closed it then, and told nobody."""
+    """The loop is so busy that the connection and the timeout come in one turn. uvloop closed the connection then, and
+    told nobody."""
     monkeypatch.setattr(network, "CONNECTION_SETUP_TIMEOUT_S", 0.3)  # a busy machine takes a while
 
     class Slow(HeardFrames):
@@ -155,7 +156,7 @@ def test_a_connection_whose_time_is_over_before_it_is_told_of_was_never_there(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Over:
-        """As `asyncio.Timeout` is in the turn in which it ends what it is about."""
+        """Behaves like an `asyncio.Timeout` in the turn in which it expires."""
 
         def reschedule(self, when: float | None) -> None:
             raise RuntimeError("Cannot change state of expiring Timeout")
@@ -223,7 +224,7 @@ def test_what_is_sent_by_a_peers_connection_that_is_over_goes_nowhere(run: Run) 
 
 
 def test_nothing_that_comes_late_to_a_clients_connection_touches_its_transport(run: Run) -> None:
-    """Answers, room in memory, the end of a throttle: they come by timers and by others' ends."""
+    """Answers, room in memory and the end of a throttle come late, by timers or because other connections end."""
 
     async def told() -> None:
         loop = asyncio.get_running_loop()

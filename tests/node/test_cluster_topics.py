@@ -20,7 +20,7 @@ from protocol.wire.schema import Message
 
 
 class Followed:
-    """Topics by the records of the metadata log."""
+    """The cluster's topics, which follow the records of the metadata log."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -166,7 +166,7 @@ def reassignment(node_id: int) -> Message:
 
 
 class NotWalked(dict[str, TopicImage]):
-    """Topics that can be looked up, and nothing else."""
+    """Topics that can be looked up, but not iterated over."""
 
     def __iter__(self) -> Iterator[str]:
         self._walked()

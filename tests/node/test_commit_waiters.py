@@ -20,7 +20,7 @@ ME, SECOND, THIRD = 1, 2, 3
 
 
 def lead(leader: Leader, leader_epoch: int, replicas: list[int], isr: list[int]) -> None:
-    """What the metadata says next."""
+    """Lead as the metadata says next: in this epoch, with these replicas and this ISR."""
     if len(replicas) > 1:
         leader.begin_replication((bytes(16), 0), without_a_controller())
     partition_epoch = 0 if leader.replicas is None else leader.replicas.in_sync.partition_epoch + 1
@@ -120,7 +120,7 @@ def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader,
 
 
 def test_what_followers_said_before_it_was_elected_again_counts(leader: Leader) -> None:
-    """They had it from this log, as in Kafka."""
+    """The followers fetched these records from this log, so what they said still counts, as in Kafka."""
     append(leader, 2)
     follow(leader, 2, 0)
     lead(leader, 1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
@@ -247,7 +247,7 @@ def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
 
 
 def test_what_is_committed_is_told_so_though_leadership_is_lost_before_it_is_told(told: Told) -> None:
-    """The high watermark moves unheard while nobody waits: it comes with whoever waits next."""
+    """Nobody is told how the high watermark moves while nobody waits. The next one to wait brings its value."""
     waiters = CommitWaiters(told.failed.append)
 
     def others_come(error: KafkaError | None) -> None:

@@ -19,7 +19,8 @@ IDS = ("a", "b", "c")
 
 
 def transact(node: Server, rounds: int = 12) -> dict[str, tuple[int, int]]:
-    """Transactions of three producers, each of which commits an offset; ids and epochs at the end."""
+    """Have three producers run transactions, each of which commits an offset. Returns their ids and epochs at the
+    end."""
     producers = [Producer(node, name, version=1 + index % 2).begin() for index, name in enumerate(IDS)]
     for number in range(rounds):
         for producer in producers:

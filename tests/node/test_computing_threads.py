@@ -31,7 +31,7 @@ async def test_what_is_brief_does_not_wait_for_what_takes_long() -> None:
 
 
 class Asking:
-    """A request of a host."""
+    """A request of a client at this host."""
 
     def __init__(self, peer_host: str) -> None:
         self.peer_host = peer_host
@@ -39,7 +39,7 @@ class Asking:
 
 
 class Holding:
-    """Work that takes until it is told to end."""
+    """Work that lasts until the test lets it end."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()

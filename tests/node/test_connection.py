@@ -79,7 +79,7 @@ class FakeListener:
 
 
 class Waiting:
-    """A pending answer that a test gives."""
+    """A pending answer, which the test gives."""
 
     def __init__(self) -> None:
         self._later: Later[list[bytes]] = Later()
@@ -99,7 +99,7 @@ class Waiting:
 
 
 class FakeDispatcher:
-    """Answers each frame with itself; frames that begin with a mark do what it says."""
+    """Answers each frame with itself. If a frame begins with a mark, does what the mark says."""
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
@@ -149,7 +149,7 @@ class FakeDispatcher:
 
 
 class Client:
-    """Feeds a connection as the loop would: as many bytes as its buffer takes."""
+    """Feeds a connection as the loop would: each time as many bytes as its buffer takes."""
 
     def __init__(self) -> None:
         self.transport = FakeTransport()

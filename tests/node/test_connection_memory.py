@@ -31,7 +31,7 @@ class Timer:
 
 
 class Schedule:
-    """A scheduler whose time is moved."""
+    """A scheduler whose time a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -64,7 +64,7 @@ class Schedule:
 
 
 class Client:
-    """The loop's side of a connection, and its client's."""
+    """Plays the loop and the client of a connection."""
 
     def __init__(self, schedule: Schedule, memory: Memory) -> None:
         self.transport = FakeTransport()
@@ -84,7 +84,7 @@ class Client:
         return self.send_on()
 
     def send_on(self) -> Client:
-        """As much as is read from it."""
+        """Send as much as the connection reads."""
         left = memoryview(self.unsent)
         while left and self.transport.reading and not self.transport.closing:
             room = self.connection.get_buffer(-1)
@@ -113,7 +113,7 @@ def schedule() -> Schedule:
 
 
 def half(size: int) -> bytes:
-    """The first half of a Produce request."""
+    """Return the first half of a Produce request."""
     return frame(bytes(size))[: size // 2]
 
 

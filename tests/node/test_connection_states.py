@@ -39,7 +39,7 @@ def test_the_table_has_a_cell_for_each_state_and_event() -> None:
 def test_each_reason_to_wait_comes_and_goes_by_itself(
     holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
-    """And what has come meanwhile is served when the last one goes."""
+    """What has come meanwhile is served when the last reason goes."""
     after, action = TRANSITIONS[state][event]
     if event is Event.LOST:
         assert (after, action) == (ConnectionState.GONE, Action.NOTHING)
@@ -67,7 +67,7 @@ def test_who_is_gone_stays_gone(event: Event) -> None:
 
 
 class Driven:
-    """A connection with a request behind the one that brought it where it is."""
+    """A connection with one more request behind the one that brought it to its state."""
 
     def __init__(self) -> None:
         self.client = Client().connect()

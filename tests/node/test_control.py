@@ -18,7 +18,7 @@ from protocol.errors import BrokenInvariantError
 
 
 class Cuts:
-    """In place of a network."""
+    """Stands in for the network, and has the cuts."""
 
     def __init__(self) -> None:
         self.now: dict[tuple[str, int], Cut] = {}
@@ -28,7 +28,7 @@ class Cuts:
 
 
 class FailingCuts:
-    """A network that a cut goes wrong in."""
+    """Stands in for a network in which a cut fails."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -38,7 +38,7 @@ class FailingCuts:
 
 
 class Asked:
-    """A control, and what it has told and done."""
+    """A control, with what it has told and done."""
 
     def __init__(self, network: Cuts | FailingCuts | None = None) -> None:
         self.told: list[dict[str, Any]] = []
@@ -137,7 +137,7 @@ def test_a_node_that_connects_to_nobody_is_cut_off_from_nobody() -> None:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[ParentTie, socket.socket]]:
-    """The node's, and the parent's."""
+    """Make the node's end of the socket, and the parent's."""
     ours, theirs = socket.socketpair()
     tie = ParentTie(ours.detach())
     with theirs:

@@ -46,7 +46,7 @@ def open_log(folder: Path, policy: SnapshotPolicy | None = None) -> MetadataLog:
 
 @pytest.fixture
 def metadata(tmp_path: Path) -> MetadataLog:
-    """Of a voter that has no others: it commits at once."""
+    """Return the metadata log of the only voter, which commits at once."""
     metadata = open_log(tmp_path / "log")
     metadata.become_leader(NODE)
     metadata.append_transaction("Bootstrap records", metadata_versions.feature_levels())
@@ -62,14 +62,14 @@ def result_of(*decided: Message) -> ControllerResult[str | Error]:
 
 
 def submit(metadata: MetadataLog, *decided: Message) -> list[object]:
-    """What is replied, which may come later."""
+    """Submit these records as a decision. Returns the list of replies, which may come later."""
     replies: list[object] = []
     submit_to(Controller(metadata), lambda image: result_of(*decided), replies.append, unexpected)
     return replies
 
 
 def wait_for_others(metadata: MetadataLog) -> None:
-    """From now on the leader has followers, and commits when the test says so."""
+    """Have the leader commit only when the test says so from now on, as if it had followers."""
     metadata.replicate = lambda end_offset: None
 
 
@@ -86,7 +86,7 @@ def configs(metadata: MetadataLog) -> dict[str, str]:
 
 
 def decided_upon(metadata: MetadataLog) -> dict[str, str]:
-    """What the next decision finds."""
+    """Return the brokers' settings that the next decision finds."""
     found: dict[str, str] = {}
 
     def decide(image: ClusterImage) -> ControllerResult[str | Error]:
@@ -98,7 +98,8 @@ def decided_upon(metadata: MetadataLog) -> dict[str, str]:
 
 
 def lose(metadata: MetadataLog, committed_offset: int, elsewhere: MetadataLog) -> None:
-    """Another voter was elected, which has the log up to here and then what it wrote `elsewhere`."""
+    """Have another voter be elected, whose log is the same up to this offset and continues with what it wrote
+    `elsewhere`."""
     metadata.resign()
     metadata.log.truncate_to(committed_offset, 0)
     fetch(elsewhere, metadata)

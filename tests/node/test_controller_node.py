@@ -350,7 +350,7 @@ async def test_the_quorum_is_described_with_who_follows_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", range(13, 19))
 async def test_each_version_of_a_fetch_is_answered(tmp_path: Path, version: int) -> None:
-    """Where the leader is, is told from 17 on."""
+    """From version 17 on the answer says where the leader is."""
     async with controller(tmp_path) as node:
         replica = {"replica_state": ReplicaState(), "replica_id": 2} if version < 15 else {}
         for max_wait_ms, offset in ((0, 0), (0, node.metadata.next_offset)):

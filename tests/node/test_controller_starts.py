@@ -44,7 +44,8 @@ async def test_voters_stand_in_the_log_unless_settings_name_them(tmp_path: Path,
 
 
 async def test_the_voter_moves_into_the_log_at_kraft_version_1(tmp_path: Path) -> None:
-    """From then on settings that name the voters change nothing, and its endpoint is that of the newest start."""
+    """From then on the settings that name the voters change nothing, and the voter's endpoint is that of the newest
+    start."""
     named = f"controller.quorum.voters={NODE}@127.0.0.1:9"
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     async with controller(tmp_path, named) as node:
@@ -134,7 +135,7 @@ async def test_settings_that_were_altered_are_in_force_after_a_restart(tmp_path:
 
 
 async def test_it_stops_where_its_disk_refuses_what_it_decides(tmp_path: Path) -> None:
-    """Whom it has heard and fenced by records that are lost, it knows no more."""
+    """It no longer knows which brokers it had heard from and fenced: those records are lost."""
     node = await started(tmp_path)
     await PlayedBroker(node, 2).start()
 

@@ -27,7 +27,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class There(asyncio.Protocol):
-    """The other node: each line is answered, and one comes by itself first."""
+    """The other node. It sends one line first, and then answers each line."""
 
     def __init__(self) -> None:
         self.came = b""
@@ -49,7 +49,7 @@ class There(asyncio.Protocol):
 
 
 class Here(asyncio.BufferedProtocol):
-    """This node's end."""
+    """This node's end of the connection."""
 
     def __init__(self) -> None:
         self.came = b""
@@ -76,7 +76,7 @@ class Here(asyncio.BufferedProtocol):
 
 
 class Late(LoopScheduler):
-    """What is to be called later waits for the test."""
+    """A scheduler that calls only what the test fires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Late(LoopScheduler):
         self.due.append((delay_s, lambda: callback(*args)))
 
     def fire(self) -> list[float]:
-        """What was to be called is: their delays."""
+        """Call everything that was due. Returns the delays."""
         due, self.due = self.due, []
         for _, call in due:
             call()
@@ -94,7 +94,7 @@ class Late(LoopScheduler):
 
 
 class Between:
-    """Both ends, and the network of this one."""
+    """Both ends of a connection, and this node's network."""
 
     def __init__(self, scheduler: LoopScheduler | None = None) -> None:
         self.scheduler = scheduler
@@ -139,7 +139,7 @@ async def reached(condition: Callable[[], object]) -> None:
 
 
 async def a_while() -> None:
-    """What comes at once has come."""
+    """Wait until everything that comes at once has come."""
     for _ in range(50):
         await asyncio.sleep(0)
 

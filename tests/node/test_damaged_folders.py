@@ -128,8 +128,8 @@ def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _check_refusal(done: Damage, refusal: str, folder: Path) -> None:
-    """Where Kafka refuses as well: the metadata, what says whose the folder is, a file of the whole folder that the
-    disk can't give."""
+    """Check that Kafka refuses this as well: a damage to the metadata, to the folder's identity, or to a file of the
+    whole folder that the disk can't read."""
     assert "\n" not in refusal
     assert str(folder) in refusal, refusal
     is_of_metadata = "__cluster_metadata-0" in (done.path.name, done.path.parent.name)
@@ -139,9 +139,9 @@ def _check_refusal(done: Damage, refusal: str, folder: Path) -> None:
 
 
 def _is_taken_for_true(done: Damage) -> bool:
-    """Kafka's formats have no checksum there, and nothing else says the same: taken for what it says, as by Kafka. What
-    a `.txnindex` says is held against the batches before it counts; that it says less than it did is found by an
-    examination alone."""
+    """Return whether the file is believed, as Kafka does: the format has no checksum here, and nothing else says the
+    same. The entries of a `.txnindex` are compared with the batches before they count. Only an examination finds that
+    some are missing."""
     loses_whole_entries = done.action in ("truncate", "empty", "an older copy", "swap")
     return done.kind == "log-start-offset-checkpoint" or (done.kind == ".txnindex" and loses_whole_entries)
 
@@ -249,7 +249,7 @@ async def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(
 
 
 async def run_briefly(folder: Path) -> tuple[Path, int]:
-    """A run that is killed; the metadata log, and where that run's own batches begin."""
+    """Start a run and kill it. Returns the metadata log, and the position where that run's own batches begin."""
     [log] = (folder / "__cluster_metadata-0").glob("*.log")
     begins = log.stat().st_size
     node = await _started(folder)
@@ -279,7 +279,8 @@ async def test_damage_that_a_later_run_has_seen_whole_is_no_torn_end(
 async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
     tmp_path: Path, templates: dict[bool, Template]
 ) -> None:
-    """As where a broker of a cluster lost its power: it doesn't sync what it fetches of the metadata log."""
+    """This is what a loss of power leaves of a cluster's broker, which doesn't sync what it fetches of the metadata
+    log."""
     folder = copied(templates[False], tmp_path / "data")
     log, begins = await run_briefly(folder)
     config, environment = configured(folder), Environment.of_this_machine()
@@ -307,7 +308,7 @@ async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
 async def test_the_first_batch_of_a_run_that_the_disk_does_not_have_is_a_torn_end_though_others_follow(
     tmp_path: Path, templates: dict[bool, Template]
 ) -> None:
-    """As where power was lost before two runs in a row had synced what they began with."""
+    """This is what is left if power was lost twice in a row, each time before the run had synced its first batch."""
     folder = copied(templates[False], tmp_path / "data")
     log, begins = await run_briefly(folder)
     whole = log.read_bytes()[:begins]

@@ -33,7 +33,7 @@ RETRIES = len(dead_letters.RETRIES_S)
 
 
 class Dying(Shares):
-    """A group with a dead letter queue, which isn't there yet."""
+    """A group with a dead letter queue, whose topic doesn't exist yet."""
 
     def __init__(self, node: Server, **settings: str) -> None:
         super().__init__(node)
@@ -63,12 +63,12 @@ class Dying(Shares):
         return await self.node.topics.create(wanted)
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Any:
-        """As the scheduler of the queues."""
+        """Note the call, in place of the queues' scheduler."""
         self.waits.append((delay_s, partial(callback, *args)))
         return SimpleNamespace(cancel=self.waits.clear)
 
     def wait(self) -> float:
-        """Until the queue is asked again; how long that is."""
+        """Wait until the queue is asked again. Returns how long that takes."""
         [(delay_s, callback)] = self.waits
         self.waits.clear()
         callback()
@@ -91,7 +91,7 @@ class Dying(Shares):
         )
 
     def queued(self, index: int = 0) -> list[Record]:
-        """The records of the queue."""
+        """Return the records of the queue."""
         log = self.node.partitions.get(QUEUE, index).log
         return [
             record
@@ -110,7 +110,7 @@ class Dying(Shares):
 
 
 def go_on(dying: Dying) -> None:
-    """All that can be done without time passing."""
+    """Do everything that can be done without time passing."""
     take_turns(dying.node)
 
 
@@ -393,7 +393,7 @@ async def test_originals_are_read_in_parts(node: Server, monkeypatch: pytest.Mon
 
 
 async def test_originals_are_those_of_each_however_the_letters_come(node: Server) -> None:
-    """What is rejected later may lie before what was rejected first."""
+    """A record that is rejected later may lie before the one that was rejected first."""
     dying = Dying(node, **{dead_letters.COPIES: "true"})
     dying.make_queue()
     dying.produce(5, 5)
@@ -499,7 +499,7 @@ async def test_that_another_leads_is_not_logged(node: Server, caplog: pytest.Log
 def test_originals_end_with_the_batch_by_which_they_are_as_much_as_is_read_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of others nothing is kept, however much a batch unpacks to."""
+    """Nothing is kept of other records, however much a batch unpacks to."""
     monkeypatch.setattr(dead_letters, "MOST_READ_BYTES", 10)
     data = b""
     for base in range(0, 30, 10):

@@ -29,7 +29,7 @@ EPOCH = 7
 
 
 async def followed(folder: Path) -> Server:
-    """A node that leads a partition of three records, all of which the other replica has."""
+    """Start a node that leads a partition of three records, all of which the other replica has."""
     node = await replicated(folder)
     node.metadata.append([RegisterBrokerRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=False)])
     for _ in range(3):
@@ -113,7 +113,8 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> N
 
 
 async def test_those_of_one_request_are_waited_for_together(tmp_path: Path) -> None:
-    """However many: nobody's records stay because another partition's replica has fallen silent."""
+    """That holds for any number of partitions. No partition keeps its records because another one's replica has fallen
+    silent."""
     node = await followed(tmp_path)
     names = [f"t{number}" for number in range(300)]
     await with_topics(node, names)
@@ -133,7 +134,7 @@ async def test_those_of_one_request_are_waited_for_together(tmp_path: Path) -> N
 
 
 async def with_topics(node: Server, names: list[str]) -> None:
-    """Of a record each, and no other replicas."""
+    """Create topics with one record each, and no other replicas."""
     here = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node.config.node_id])]
     wanted = [
         CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=here)

@@ -73,7 +73,7 @@ async def made(node: Server, lifetime_ms: int = -1) -> CreateDelegationTokenResp
 
 
 async def signed_in(client: Client, token: CreateDelegationTokenResponse) -> Any:
-    """The last answer to a sign-in by the token."""
+    """Sign in by the token. Returns the last answer."""
     await client.answer(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     bare = f"n={token.token_id},r=nonce,tokenauth=true"
     challenge = await client.answer(SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode()), 2)
@@ -116,7 +116,7 @@ async def test_who_signs_in_by_a_token_is_its_owner_until_the_token_ends(tmp_pat
 
 
 async def test_a_token_of_another_broker_lets_nobody_in(tmp_path: Path) -> None:
-    """Even with the same key: it is in that one's metadata alone."""
+    """That holds even with the same key, because only the other broker's metadata has the token."""
     token = await made(await serving(tmp_path / "other"))
     node = await serving(tmp_path / "this", "connection.failed.authentication.delay.ms=0")
     with connected(node) as client:
@@ -175,7 +175,8 @@ _ALLOWED = [
 def test_who_has_proved_who_it_is_may_ask(
     protocol: str, principal: Principal, by_token: bool, allowed: bool
 ) -> None:
-    """What a broker hands on comes by its own connection, and is refused to who came by a token alone."""
+    """A broker forwards requests over its own connection. They are refused only to a client that signed in by a
+    token."""
     node: Any = SimpleNamespace(endpoints=[SimpleNamespace(name="L", security_protocol=protocol)])
     sender = TokenPrincipal(*principal) if by_token else principal
     context: Any = SimpleNamespace(principal=sender, is_forwarded=False, listener_name="L")

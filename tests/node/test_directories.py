@@ -43,7 +43,7 @@ async def started(folder: Path, *names: str, metadata: str | None = None) -> Ser
 
 
 async def filled(folder: Path, *names: str, metadata: str | None = None) -> Server:
-    """With a topic that has a record in each partition."""
+    """Start a node with a topic that has a record in each partition."""
     server = await started(folder, *names, metadata=metadata)
     topics_of(server).create([CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)])
     for index in range(PARTITIONS):
@@ -123,7 +123,7 @@ async def test_a_folder_that_was_moved_counts_and_its_record_is_corrected(tmp_pa
 async def test_partitions_of_a_directory_that_is_another_one_by_now_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where a disk isn't mounted."""
+    """A disk that isn't mounted leaves such a directory."""
     server = await filled(tmp_path, "a", "b")
     await server.stop()
     lost = folders(tmp_path, "b")
@@ -288,7 +288,7 @@ async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_pa
 
 
 async def test_what_a_leader_has_lost_is_not_looked_for_again(tmp_path: Path) -> None:
-    """By a start that would never be a clean one again."""
+    """Else no start would ever be a clean one again."""
     server = await filled(tmp_path, "a")
     log = server.partitions.get("t", 0).log
     log.roll(0)

@@ -50,7 +50,7 @@ def framed(topics: int) -> list[bytes | bytearray | memoryview]:
 def test_an_answers_header_has_tagged_fields_in_flexible_versions_but_for_api_versions(
     api_key: int, version: int, head: str
 ) -> None:
-    """As Kafka's ResponseHeaderData writes it, behind the size."""
+    """The header is what Kafka's ResponseHeaderData writes, behind the size."""
     assert Route(api_key, version).head.pack(7, -2).hex() == head
 
 

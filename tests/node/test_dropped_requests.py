@@ -35,7 +35,7 @@ NAME, VALUE = "retention.ms", "1000"
 
 
 def requests() -> dict[str, tuple[Any, int]]:
-    """Each long enough to be made ready in more than one turn, and what it wants of `t` can be done."""
+    """Return requests that take more than one turn to make ready, and what they ask of `t` can be done."""
     setting = IncrementalAlterableConfig(name=NAME, config_operation=0, value=VALUE)
     return {
         "DeleteTopics": (

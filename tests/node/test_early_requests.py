@@ -127,8 +127,8 @@ USES = (
 
 
 async def told_early(node: Server, topic: str, cause: tuple[Any, int], early: Any) -> list[Any]:
-    """The answers to requests that come, on a connection each, in every turn from when the metadata has the topic until
-    the node is ready for it; that to what brings it about comes first."""
+    """Send requests, each on its own connection, in every turn from when the metadata has the topic until the node is
+    ready for it. Returns their answers, behind the answer to the request that causes the change."""
     asked: list[tuple[Client, Sent]] = []
 
     def send(request: Any, version: int) -> None:
@@ -154,7 +154,7 @@ async def answered(client: Client, sent: Sent) -> Any:
 
 
 def errors(answers: list[Any]) -> set[str]:
-    """Those that a client meets by asking again."""
+    """Return the errors in the answers that a client meets by asking again."""
     return {
         error.name
         for answer in answers
@@ -189,7 +189,7 @@ async def test_who_uses_a_topic_while_its_partitions_are_made_waits_for_them(nod
 
 
 class HeldLoading:
-    """Shards that are to be loaded are, in turns, once nothing holds them: however many turns the start takes."""
+    """Holds the loading of shards until the test lets it go on in turns, however many turns the start takes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_held = True

@@ -22,7 +22,7 @@ TOPIC_ID = b"T" * 16
 
 
 def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None) -> ClusterImage:
-    """A partition of both nodes that nobody leads."""
+    """Return an image with a partition of both nodes that has no leader."""
     image = ClusterImage()
     for level in metadata_versions.feature_levels():
         image.apply(level)
@@ -89,7 +89,7 @@ def test_nor_one_whose_directory_is_offline() -> None:
 
 
 async def test_a_node_alone_leads_what_it_shares_with_brokers_that_cannot_be_there(tmp_path: Path) -> None:
-    """As in a folder of a cluster that was killed: their sessions would have ended."""
+    """A cluster that was killed leaves such a folder. The other brokers' sessions would have ended."""
     node = await started(tmp_path)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     topic_id = node.metadata.image.topics["t"].topic_id

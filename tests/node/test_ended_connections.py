@@ -22,7 +22,7 @@ RESET = ConnectionResetError("by the client")
 
 
 def silent(number: int) -> bytes:
-    """Begins as a Produce does."""
+    """Return a frame that begins as a Produce does."""
     return b"\0\0silent%d" % number
 
 
@@ -31,7 +31,7 @@ def waiting(number: int) -> bytes:
 
 
 def of_turns() -> Client:
-    """One request takes a turn."""
+    """Return a client whose requests take a whole turn each."""
     client = Client().connect()
     client.transport.protocol = client.connection
     client.dispatcher.takes_s = TURN_S * 1.1

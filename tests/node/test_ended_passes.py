@@ -236,7 +236,7 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
 async def test_what_a_pass_over_a_deleted_topic_leaves_is_looked_for_in_no_other_topics_folder(
     tmp_path: Path,
 ) -> None:
-    """The new one has the name of the old one's folder."""
+    """The new topic has the same folder name as the old one."""
     node = await with_topic(tmp_path)
     fill(node)
     node.cleaner._passes = EndlessPasses()

@@ -48,7 +48,7 @@ from tests.support.whole_server import clock_of, crash, handled, started
 
 
 class AnyContext:
-    """Of a request that came by the first listener."""
+    """The context of a request that came by the first listener."""
 
     api_version = 5
     listener_name = "PLAINTEXT"
@@ -220,7 +220,7 @@ async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> 
 
 
 async def test_what_a_directory_still_reports_that_is_let_go_of_stops_nobody(tmp_path: Path) -> None:
-    """As a sync that was under way when it failed."""
+    """Such a report comes from a sync that was under way when the directory failed."""
     node = await log_dirs.filled(tmp_path)
     directory = node.partitions.get("t", log_dirs.LOST).directory
     node.log_dirs.stops_without = True  # as a broker of a cluster does

@@ -53,7 +53,7 @@ def refuse(operation: str, part_of_path: str, code: int = errno.ENOSPC) -> None:
 
 
 class Pair:
-    """Two partitions of one leader, and the node that follows both; the disk refuses what lies in `one`."""
+    """Two partitions of one leader, and the node that follows both. The disk refuses operations in `one`."""
 
     def __init__(self, folder: Path) -> None:
         self.one = Leading(open_log(folder / "leader-of-one"), 0)
@@ -83,7 +83,7 @@ class Pair:
         return answer
 
     def step(self) -> None:
-        """One request, and its answer; the next one is under way, or there is none."""
+        """Answer one request. Afterwards the next one is under way, or there is none."""
         if not self.asked:
             self.fetching.wake()
         [(request, answer)] = self.asked
@@ -113,7 +113,7 @@ class Pair:
         assert self.log.log_end_offset == self.one.log.log_end_offset
 
     def lead_anew(self, epoch: int) -> None:
-        """By another node, whose log is what it was before the last record."""
+        """Have another node lead, which appends a record in this epoch."""
         self.one.epoch = epoch
         self.one.log.assign_leader_epoch(epoch)
         self.one.append("by the new one")
@@ -168,7 +168,7 @@ SCENES = [
 
 
 def go_on_beside(pair: Pair) -> None:
-    """The other partition goes on, whatever becomes of the first one."""
+    """Check that the other partition goes on, whatever becomes of the first one."""
     pair.other.append("meanwhile")
     for _ in range(4):
         pair.step()
@@ -243,7 +243,8 @@ def test_a_broken_invariant_stops_the_node(pair: Pair, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("state", [FETCHING, PAUSED, OUT_OF_RANGE])
 def test_nothing_is_asked_of_what_is_not_followed_any_more(tmp_path: Path, state: FollowState) -> None:
-    """As where its directory has failed: its leader would take it for in sync, and answer for ever what isn't taken."""
+    """This happens when the partition's directory has failed. Else its leader would take it for in sync, and keep
+    sending records that nobody takes."""
     leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
     if state is OUT_OF_RANGE:
@@ -263,7 +264,7 @@ def test_nothing_is_asked_of_what_is_not_followed_any_more(tmp_path: Path, state
 
 
 def test_who_is_not_followed_any_more_holds_up_nobody(tmp_path: Path) -> None:
-    """Its end isn't in the leader's log, and the others are asked for behind that."""
+    """The partition's end isn't in the leader's log. The other partition is asked for nevertheless."""
     leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
     following.log.truncate_fully_and_start_at(9, 0)

@@ -86,7 +86,7 @@ def fetched(node: Server, index: int) -> Error:
 
 
 def errors(node: Server, index: int) -> set[Error]:
-    """What requests that ask for the partition are answered with."""
+    """Return the errors that answer requests for the partition."""
     partition = {"partition_index": index, "timestamp": -1, "current_leader_epoch": -1}
     offsets = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [partition]}]}
     epoch = {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0}

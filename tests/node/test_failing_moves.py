@@ -52,7 +52,7 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse_renaming_future(directory: Path, *, metadata: bool = False) -> None:
-    """And what is appended to the metadata log."""
+    """Have the disk refuse to rename a future log in this directory, and on demand appends to the metadata log."""
 
     def hook(name: str, path: str, size: int) -> None:
         future = name == "rename" and path.startswith(f"{directory}/") and path.endswith("-future")
@@ -63,7 +63,7 @@ def refuse_renaming_future(directory: Path, *, metadata: bool = False) -> None:
 
 
 async def left_behind(folder: Path) -> Server:
-    """The partition LOST is offline, its directory `b` having failed, and part of its log is in `c`."""
+    """Start a node whose partition LOST is offline: its directory `b` has failed, and part of its log is in `c`."""
     node = await started(folder)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     partition = node.partitions.get("t", LOST)
@@ -86,7 +86,7 @@ async def left_behind(folder: Path) -> Server:
 
 
 def described(node: Server, name: str) -> dict[int, tuple[int, int, bool]]:
-    """By partition what is said of it in the directory: size, lag, whether it is on its way there."""
+    """Return (size, lag, is future) of each partition in the directory, by its index."""
     answer = ask(node, describe_log_dirs, 35, 4, {"topics": None})
     [topics] = [each.topics for each in answer.results if Path(each.log_dir).name == name]
     return {
@@ -101,7 +101,7 @@ def described(node: Server, name: str) -> dict[int, tuple[int, int, bool]]:
 
 
 def create_again(node: Server, folder: Path, name: str) -> Partition:
-    """The topic anew, with the partition LOST in that directory."""
+    """Create the topic again, with the partition LOST in that directory."""
     move(node, LOST, folder / name)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     partition = node.partitions.get("t", LOST)
@@ -237,7 +237,8 @@ async def test_a_future_log_that_cannot_be_opened_takes_its_directory_offline(tm
 
 
 async def recorded_and_not_moved(folder: Path) -> Server:
-    """The record says that LOST is in `a`, which refuses the rename and, being the metadata's, goes on."""
+    """Start a node whose metadata says that LOST is in `a`, though `a` refused the rename. `a` goes on, as it has the
+    metadata log."""
     node = await filled(folder)
     refuse_renaming_future(folder / "a")
     assert move(node, LOST, folder / "a") is Error.NONE

@@ -181,7 +181,7 @@ def test_a_connection_that_is_gone_does_not_wait_any_more(schedule: Schedule) ->
 
 @pytest.mark.parametrize("seed", range(examples(2)))
 def test_nobody_waits_for_ever_and_only_one_goes_above_the_bound(schedule: Schedule, seed: int) -> None:
-    """Connections ask for more and more, and are done, or lost, after a while. Some never do anything any more."""
+    """Connections ask for more and more, and end or are lost after a while. Some hang for ever."""
     chance = Random(seed)
     memory = RequestMemory(schedule, 100)
     most, hung = 30, 0.1

@@ -25,7 +25,7 @@ LAST = BACKLOGS
 
 
 async def started_with_backlogs(folder: Path) -> Server:
-    """All partitions but the last have more than is taken of an answer at once."""
+    """Start a node on which every partition but the last has more than is taken of an answer at once."""
     node = await started(folder)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=BACKLOGS + 1, replication_factor=1)])
     for index in range(BACKLOGS):
@@ -36,7 +36,7 @@ async def started_with_backlogs(folder: Path) -> Server:
 def fetched_last(
     node: Server, *, isolation_level: int = 0, partition_max_bytes: int = 1 << 20
 ) -> PartitionData:
-    """What the last of all partitions gives."""
+    """Fetch all partitions. Returns the answer of the last one."""
     asked = [
         FetchPartition(partition=index, partition_max_bytes=partition_max_bytes if index == LAST else 1 << 20)
         for index in range(BACKLOGS + 1)

@@ -232,7 +232,7 @@ def test_a_full_cache_gives_up_an_old_session_for_one_that_is_no_smaller() -> No
 
 
 def _in_turns(steps: Any) -> tuple[Any, int]:
-    """What the steps come to, and after how many turns."""
+    """Take all steps. Returns their result, and the number of turns that they took."""
     turns = 0
     while True:
         try:

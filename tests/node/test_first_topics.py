@@ -39,7 +39,7 @@ async def test_they_are_made_as_they_are_written_and_those_that_are_there_stay(
 
 
 class OfCluster:
-    """A broker whose controller gives these answers, one after the other, and the last for ever."""
+    """A broker whose controller gives these answers in turn, and then repeats the last one."""
 
     def __init__(self, *answers: KafkaError | bytes) -> None:
         self.answers = [*answers]

@@ -23,7 +23,7 @@ from tests.support.topics import topics_of
 
 
 class Heard:
-    """Who was told, and what."""
+    """Notes who was told, and with which error."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, Error]] = []
@@ -33,7 +33,7 @@ class Heard:
 
 
 async def started(folder: Path, background: HeldSyncs) -> Server:
-    """With a topic of one partition, of which two records at a time are synced."""
+    """Start a node with a topic of one partition, which is synced after every two records."""
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in "ab")]
     arguments += ["-o", "metadata.log.dir=" + str(folder / "m")]
     here = Environment.of_this_machine(ManualClock(1_700_000_000_000), files)

@@ -29,7 +29,7 @@ UNIQUE = "0" * 32
 
 
 async def syncing(folder: Path, flush_messages: int) -> tuple[Server, list[HeldBackground]]:
-    """A broker with a topic `orders` of two partitions, each of which is synced when the test says so."""
+    """Start a broker with a topic `orders` of two partitions. The test says when each one is synced."""
     node = await started(folder)
     flush = CreatableTopicConfig(name="flush.messages", value=str(flush_messages))
     topics_of(node).create(

@@ -21,7 +21,8 @@ def delete_before(leader: Leading, offset: int) -> None:
 def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
     tmp_path: Path, deleted: int
 ) -> None:
-    """It may never have been committed, and a crash that forgets where the log began would bring it back."""
+    """The records below may never have been committed, and a crash that forgets where the log began would bring them
+    back."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
@@ -41,7 +42,7 @@ def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
 
 
 def test_where_a_leader_begins_is_written_down_as_its_follower_learns_it(tmp_path: Path) -> None:
-    """Else what was deleted would come back where all are killed and another one comes to lead."""
+    """Else deleted records would come back when all brokers are killed and another one comes to lead."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
@@ -55,7 +56,7 @@ def test_where_a_leader_begins_is_written_down_as_its_follower_learns_it(tmp_pat
 
 
 def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path) -> None:
-    """It is the same then, and goes with its segment."""
+    """The records below the start are the same in both logs then, and go with their segment."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
@@ -71,7 +72,7 @@ def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path)
 
 
 def test_a_follower_that_is_level_as_all_is_deleted_keeps_what_it_has(tmp_path: Path) -> None:
-    """It is of the same epoch, and so the leader's."""
+    """Its records are of the same epoch, so they are the leader's too."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     following.until_level(leader)
@@ -88,7 +89,7 @@ def produce_by(leader: Leading, producer_id: int) -> None:
 
 
 def test_a_follower_knows_its_producers_still_where_all_that_it_has_is_committed(tmp_path: Path) -> None:
-    """A retry that it gets as the next leader would be appended twice."""
+    """Else it would append a retry again when it is the next leader."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     produce_by(leader, 7)
@@ -108,7 +109,7 @@ def test_a_follower_knows_its_producers_still_where_all_that_it_has_is_committed
 def test_a_follower_knows_its_producers_still_where_its_leader_said_that_the_logs_are_one(
     tmp_path: Path,
 ) -> None:
-    """How far it is committed a follower hears one answer later."""
+    """A follower learns the high watermark one answer later."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     produce_by(leader, 7)
@@ -126,7 +127,7 @@ def test_a_follower_knows_its_producers_still_where_its_leader_said_that_the_log
 
 
 def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Path) -> None:
-    """What it lacked of the new leader's records would be missed where it leads later."""
+    """Else it would lack records of the new leader when it leads later."""
     leader = leader_of_three(tmp_path / "leader")
     log = open_log(tmp_path / "follower")
     alone = Leading(log, 0)

@@ -44,7 +44,7 @@ def _logger() -> None:
 
 
 class Joined:
-    """A node with a channel to a controller elsewhere, by which it asks."""
+    """A node that forwards requests by a channel to a controller elsewhere."""
 
     def __init__(self, node: Server) -> None:
         self.node, self.channel = node, Channel()
@@ -79,7 +79,7 @@ class Joined:
         return handled(self.node, handler, context, request)
 
     async def forwarded(self, key: int) -> Any:
-        """What the controller is asked."""
+        """Wait for the forwarded request. Returns its header and the request."""
         while self.channel.request is None:
             await asyncio.sleep(0)
         asked = self.channel.request

@@ -24,7 +24,7 @@ UNIQUE = "0" * 32
 
 
 def found(folder: Path, isr: list[int], named: bytes, *, elr: list[int] | None = None) -> bytes:
-    """The directory id that counts."""
+    """Return the id of the directory whose folder counts."""
     opened = {}
     for name, directory_id in (("a", A), ("b", B)):
         (folder / name / "t-0").mkdir(parents=True)

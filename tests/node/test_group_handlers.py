@@ -74,7 +74,7 @@ class OneShard:
     decide: Any = Groups.decide
 
     def handle(self, request: Any, version: int) -> Any:
-        """What the handler answers, a `Later` where it has to wait."""
+        """Return the handler's answer, or a `Later` if it has to wait."""
         api_key = type(request).API_KEY
         handle = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}").handle
         node = SimpleNamespace(
@@ -337,7 +337,7 @@ def test_groups_that_may_not_be_deleted_come_last_and_stay() -> None:
 
 
 def errors_in(answer: Any) -> set[Error]:
-    """All error codes of an answer, at whatever depth."""
+    """Return all error codes of an answer, at any depth."""
     if isinstance(answer, list):
         return {error for each in answer for error in errors_in(each)}
     found = set()

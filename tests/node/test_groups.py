@@ -40,7 +40,7 @@ CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="
 
 
 def ask(node: Server, request: Any, version: int) -> Any:
-    """A response, or one that comes later."""
+    """Return the response, or a `Later` if it comes later."""
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
@@ -64,7 +64,7 @@ def join(node: Server, member_id: str = "", version: int = 3) -> Any:
 
 
 async def stable(node: Server) -> str:
-    """A stable group of one; its member id."""
+    """Make a stable group of one member. Returns its member id."""
     joined = await answered(join(node))
     assert joined.error_code == Error.NONE
     member_id: str = joined.member_id

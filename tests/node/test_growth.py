@@ -55,7 +55,7 @@ Exchange = Callable[[Server, Client], Awaitable[None]]
 
 
 class Counted:
-    """The steps of Python's interpreter in the broker's code while this is entered."""
+    """Counts the steps of Python's interpreter in the broker's code while this is entered."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -108,7 +108,7 @@ async def groups(node: Server, count: int) -> None:
 
 
 async def members(node: Server, count: int) -> None:
-    """Of another group."""
+    """Have this many members join another group."""
     client = Client(Straight(node))
     for number in range(count):
         await client.answer(heartbeat("crowd", f"member-{number}", 0), 1)
@@ -178,7 +178,7 @@ def commit(group_id: str) -> OffsetCommitRequest:
 
 
 def heartbeat(group_id: str, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
-    """The one by which it joins, in full, where the epoch is 0."""
+    """Return a heartbeat. At epoch 0 it is the full one by which the member joins."""
     request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=epoch)
     if not epoch:
         request.subscribed_topic_names, request.topic_partitions = ["t"], []
@@ -258,7 +258,7 @@ async def test_a_request_costs_the_same_however_much_there_is_beside(tmp_path: P
 
 
 async def steps(folder: Path, grow: Grow, count: int) -> dict[str, int]:
-    """Of each exchange, the least that it took from the second time on."""
+    """Return for each exchange the fewest steps that it took, leaving out the first time."""
     node = await coordinating(folder)
     try:
         client = Client(Straight(node))

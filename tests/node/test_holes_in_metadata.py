@@ -18,7 +18,7 @@ TOPICS = ("a", "b", "c", "d", "e")
 
 
 async def segments(folder: Path, *settings: str) -> list[Path]:
-    """Of the metadata log of a node that was killed, each with a topic or two."""
+    """Return the segments of a killed node's metadata log. Each has a topic or two."""
     node = await started(folder, *settings)
     for name in TOPICS:
         clock_of(node).advance_ms(10)

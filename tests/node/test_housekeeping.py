@@ -27,7 +27,7 @@ TASKS = {
 
 
 class Done:
-    """Which logs a task was done for, and how many in each turn."""
+    """Counts the logs that a task was done for, and how many of them in each turn."""
 
     def __init__(self, node: Server, monkeypatch: pytest.MonkeyPatch, method: str, takes_ms: int = 0) -> None:
         self.logs: Counter[str] = Counter()
@@ -129,7 +129,7 @@ async def test_what_nobody_foresaw_of_one_log_keeps_the_next_round_from_nothing(
 
 
 class Memory:
-    """A scheduler that has enough of it, or hasn't."""
+    """A scheduler whose machine has enough memory, or is short of it."""
 
     def __init__(self) -> None:
         self.is_short = False

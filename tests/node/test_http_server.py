@@ -156,7 +156,7 @@ async def test_who_takes_no_answer_is_let_go(tmp_path: Path, monkeypatch: pytest
 async def test_who_asks_and_asks_and_takes_no_answer_is_read_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has sent, and what it would be answered, stay where they are: with the client."""
+    """Its further requests stay with the client, and nothing is answered to them."""
     monkeypatch.setattr(http_server, "SEND_S", 3600)
     _, server = await watched(tmp_path)
     answered = 0

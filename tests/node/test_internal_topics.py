@@ -39,7 +39,7 @@ NOT_YET = KafkaError(Error.INVALID_REPLICATION_FACTOR, "too few brokers")
 
 
 class Controller:
-    """What is asked of it waits until it is answered."""
+    """A controller whose requests wait until the test answers them."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -124,7 +124,7 @@ def test_no_more_refusals_are_remembered_than_the_bound() -> None:
 
 
 class GoneOver(dict[str, Any]):
-    """Counts how often."""
+    """A dict that counts how often it is iterated over."""
 
     times = 0
 
@@ -220,7 +220,7 @@ async def test_a_group_has_settings_of_its_own(groups: Server) -> None:
 
 
 async def test_a_group_has_settings_of_kafka_4_4_of_its_own(groups: Server) -> None:
-    """Read by themselves: see `newer_streams_settings`."""
+    """These settings are read apart from the others: see `newer_streams_settings`."""
     own = {
         "streams.rack.aware.assignment.tags": " rack, zone,",
         "streams.num.warmup.replicas": "0",

@@ -80,7 +80,7 @@ async def test_a_future_log_that_says_more_than_the_present_one_begins_anew(tmp_
 
 
 def killed_at(operation: str, end_of_path: str) -> None:
-    """From that operation on nothing reaches the disk any more."""
+    """Have nothing reach the disk any more from that operation on."""
     dead = False
 
     def hook(name: str, path: str, size: int) -> None:
@@ -145,7 +145,7 @@ def fill(node: Server) -> None:
 
 
 async def _crash_at(folder: Path, nth: int) -> str:
-    """The directory in which the next start finds the partition."""
+    """Crash at the nth operation. Returns the directory in which the next start finds the partition."""
     node = await started(folder)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     fill(node)

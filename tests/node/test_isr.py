@@ -63,7 +63,7 @@ async def test_a_replica_that_has_caught_up_joins_the_isr_and_acks_all_waits_for
 async def test_a_replica_joins_once_it_has_all_records_from_before_this_leaders_epoch(
     tmp_path: Path,
 ) -> None:
-    """Even if fewer of them are committed by then (Kafka: `Partition.isFollowerInSync`)."""
+    """That holds even if fewer of them are committed by then (Kafka: `Partition.isFollowerInSync`)."""
     node = await alone(tmp_path)
     third = OTHER + 1
     node.metadata.append([RegisterBrokerRecord(broker_id=third, broker_epoch=EPOCH, fenced=False)])

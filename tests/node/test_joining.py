@@ -26,7 +26,7 @@ NOBODY = "localhost:1"
 
 
 async def refusal(folder: Path, controller: str, port: int = 0) -> str:
-    """What a start says that comes to nothing."""
+    """Return the message of a start that fails."""
     with pytest.raises(StartError) as refused:
         await started(folder, *JOINS, f"controller.quorum.bootstrap.servers={controller}", port=port)
     text = str(refused.value)
@@ -35,7 +35,7 @@ async def refusal(folder: Path, controller: str, port: int = 0) -> str:
 
 
 async def test_the_mark_of_a_clean_stop_stays_where_no_controller_is_found(tmp_path: Path) -> None:
-    """With the epoch of the run that wrote it, which the next registration says."""
+    """The mark keeps the epoch of the run that wrote it, which the next registration tells the controller."""
     node = await started(tmp_path)
     await node.stop()
     mark = tmp_path / ".kafka_cleanshutdown"
@@ -60,7 +60,7 @@ async def test_a_start_that_is_given_up_says_which_controller_it_didnt_reach(tmp
 async def test_who_connects_while_a_broker_waits_for_its_controller_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by Kafka's: other brokers would serve him meanwhile."""
+    """Kafka's brokers refuse him too: other brokers would serve him meanwhile."""
     [port] = free_ports(1)
     join = JoinedCluster.join
 
@@ -74,7 +74,7 @@ async def test_who_connects_while_a_broker_waits_for_its_controller_is_refused(
 
 
 async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_stop(tmp_path: Path) -> None:
-    """A start that came to nothing may have left it."""
+    """A start that failed may have left it."""
     node = await started(tmp_path)
     await node.stop()
     (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
@@ -85,7 +85,7 @@ async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_sto
 
 
 async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
-    """Which the broker finds out where it knows the controllers by their addresses alone."""
+    """The broker finds out when it knows the controllers only by their addresses."""
     async with controller(tmp_path / "controller") as other:
         folder = tmp_path / "broker"
         folder.mkdir()

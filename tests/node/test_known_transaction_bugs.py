@@ -34,7 +34,7 @@ MINUTE_MS = 60_000
 
 
 def refuse_once(shard: object, method: str, error: Error) -> None:
-    """The coordinator's next answer to this question is an error."""
+    """Have the coordinator answer its next call of this method with the error."""
     real = getattr(shard, method)
 
     def refused(*arguments: Any, **options: Any) -> Any:
@@ -127,7 +127,7 @@ async def test_kafka_5376_a_fetch_that_waited_over_an_abort_names_it(tmp_path: P
 async def test_kafka_17507_offsets_of_the_next_transaction_wait_until_the_markers_have_let_the_last_ones_count(
     tmp_path: Path,
 ) -> None:
-    """The marker of the offsets is the last of many, and on its way when the producer goes on."""
+    """The marker for the offsets is the last of many, and is still under way when the producer goes on."""
     node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = Producer(node, version=1).begin()
     producer.add(*[("t", index) for index in range(MARKERS_PER_TURN + 1)])
@@ -194,7 +194,8 @@ async def test_kafka_19163_a_group_deleted_with_pending_offsets_is_gone_and_its_
 async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_what_was_prepared(
     tmp_path: Path,
 ) -> None:
-    """Its first answer is lost with the coordinator: the partition has it, Complete* was never logged."""
+    """The first answer to the marker is lost with the coordinator. The partition has the marker, but Complete* was
+    never logged."""
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()

@@ -31,26 +31,26 @@ def leader_of(node: Server, topic: str, index: int = 0) -> Leader:
 
 
 def replicate(node: Server, topic: str) -> Leader:
-    """The partition has another replica in sync from here on, which has fetched nothing yet."""
+    """Give the partition another replica in sync, which has fetched nothing yet."""
     leader = leader_of(node, topic)
     lead(node, leader, leader.leader_epoch, [node.node_id, OTHER])
     return leader
 
 
 def lead(node: Server, leader: Leader, leader_epoch: int, isr: list[int]) -> None:
-    """What the metadata says next."""
+    """Lead as the metadata says next: in this epoch, and with this ISR."""
     leader.begin_replication((bytes(16), 0), without_a_controller())
     assert leader.replicas is not None
     leader.lead(leader_epoch, leader.replicas.in_sync.partition_epoch + 1, [node.node_id, OTHER], isr)
 
 
 def fetch(leader: Leader) -> None:
-    """The other replica gets all that there is."""
+    """Have the other replica fetch everything that the log has."""
     leader.follower_fetched(OTHER, leader.log.log_end_offset, leader.log.log_start_offset)
 
 
 def resign(node: Server, topic: str) -> None:
-    """The partition is led elsewhere from here on."""
+    """Have the partition be led elsewhere from now on."""
     partition = node.partitions.get(topic, 0)
     leader = partition.leader()
     partition.role = Follower(partition.log, partition.waiting)
