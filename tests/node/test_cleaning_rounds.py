@@ -35,7 +35,7 @@ class EndlessPasses:
         asyncio.get_running_loop().call_soon(ended)
 
     def rest(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there are no idle workers to dismiss."""
 
     def stop(self) -> bool:
         return self.is_gone_at_the_end

@@ -35,7 +35,7 @@ def joined(groups: OneShard, count: int) -> list[str]:
 
 
 def portions(groups: OneShard, monkeypatch: pytest.MonkeyPatch, at_once: int) -> list[int]:
-    """How many leave together, from here on."""
+    """Have so many members leave at once from now on. Returns the list of how many left together each time."""
     monkeypatch.setattr(leave_group, "PER_TURN", at_once)
     sizes: list[int] = []
     leave = groups.shard.leave

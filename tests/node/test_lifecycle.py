@@ -30,7 +30,7 @@ PENDING, STOPPING = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTIN
 
 
 class Broker:
-    """One that is told of by `told`."""
+    """A broker's lifecycle. `told` lists what it has told the node."""
 
     def __init__(self, cordoned: Any = lambda: None, *, is_controlled: bool = True) -> None:
         self.timers, self.channel = Timers(), Channel()
@@ -53,7 +53,7 @@ class Broker:
         )
 
     def beat(self) -> BrokerHeartbeatRequest:
-        """The next heartbeat, which goes now."""
+        """Have the next heartbeat be sent, and return it."""
         if not self.channel.is_busy:
             self.timers.next()
         assert isinstance(self.channel.request, BrokerHeartbeatRequest)
@@ -65,7 +65,7 @@ class Broker:
         )
 
     def reach(self, state: BrokerState) -> Broker:
-        """With a heartbeat on its way."""
+        """Bring the broker to this state, with a heartbeat in flight."""
         self.life.start()
         self.channel.answer(BrokerRegistrationResponse(broker_epoch=EPOCH))
         self.beat()
@@ -91,8 +91,8 @@ class Broker:
 
 
 AFTER: dict[tuple[BrokerState, bool, bool, bool], tuple[BrokerState, str, int | None]] = {}
-"""By state and what the answer says (caught up, fenced, should shut down): the next state, what is told, and when the
-next heartbeat goes, in ms; None: never."""
+"""The next state, what is told, and in how many ms the next heartbeat goes (None: never), by state and what the answer
+says (caught up, fenced, should shut down)."""
 for _caught_up, _fenced, _shut_down in product((False, True), repeat=3):
     _said = _caught_up, _fenced, _shut_down
     AFTER[STARTING, *_said] = (RECOVERY, "caught up", 10) if _caught_up else (STARTING, "", 10)
@@ -330,7 +330,7 @@ def test_a_registration_that_names_no_directories_is_made_again_once_the_cluster
     RegistrationTracker(7, metadata, broker.life)
 
     def follow(*changes: Message) -> bool:
-        """Whether the broker registers."""
+        """Apply these changes, and return whether the broker registers."""
         for change in changes:
             image.apply(change)
         for told in following.told:

@@ -43,7 +43,8 @@ UNRESOLVED = ("a..b", "x" * 64, "a\0b", "no.such.host.invalid")
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The hosts that the name service was asked for. Names of one letter are there, at the address of that letter."""
+    """Return the list of hosts that the name service was asked for. It knows only names of one letter, and gives each
+    an address."""
     hosts: list[str] = []
 
     def look_up(host: str) -> str | None:

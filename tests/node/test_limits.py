@@ -146,7 +146,7 @@ def test_clients_leave_descriptors_for_files_and_all_else(
 
 
 class Limit:
-    """What the system says of a process's descriptors."""
+    """The system's limit of descriptors for a process."""
 
     def __init__(self, soft: int, hard: int, most: int = resource.RLIM_INFINITY) -> None:
         self.soft, self.hard, self.most = soft, hard, most

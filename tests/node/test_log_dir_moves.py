@@ -280,7 +280,7 @@ async def test_a_partition_that_is_not_there_yet_is_created_where_it_was_sent(tm
 
 
 async def test_a_replica_that_another_broker_has_comes_to_where_it_was_sent(tmp_path: Path) -> None:
-    """Nothing has failed: the replica isn't available here. Once it has come, the wish is over."""
+    """No directory has failed: the replica isn't available here. Once it has come, the request is forgotten."""
     node = await filled(tmp_path)
     topic_id = b"a topic elsewhere"[:16]
     elsewhere = PartitionRecord(

@@ -58,7 +58,7 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Followed:
-    """A node whose replica has more than the leader, which has led since offset `IN_COMMON`."""
+    """A node whose replica has records that its leader lacks. The leader has led since offset `IN_COMMON`."""
 
     def __init__(self, node: Server, background: HeldSyncs, leader: Leading) -> None:
         self.node = node
@@ -83,12 +83,12 @@ class Followed:
         return partition_of(self.node).log.log_end_offset
 
     def cut(self) -> None:
-        """The leader says where the logs part."""
+        """Have the leader say where the logs diverge, and the replica cut its log off there."""
         self._step()
         assert self.end_offset == IN_COMMON
 
     def fill(self) -> None:
-        """The replica is as its leader, if its disk has the cut."""
+        """Have the replica fetch until it is level with its leader. It can if its disk has the cut."""
         while self.end_offset < self.leader.log.log_end_offset:
             self._step()
             assert self.fetcher.state_of(self.topic_id, 0) is FollowState.FETCHING
@@ -142,7 +142,7 @@ def all_values() -> list[bytes]:
 
 
 async def test_what_came_too_far_is_gone_where_the_places_change(tmp_path: Path) -> None:
-    """The new directory is being recorded meanwhile, and nothing wakes the move."""
+    """The new directory is being recorded meanwhile, so nothing wakes the move."""
     here = await followed(tmp_path)
     lag(here.node)
     move(here.node, tmp_path / "b")

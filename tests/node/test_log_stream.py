@@ -1,4 +1,4 @@
-"""Who logs never waits for who reads the log."""
+"""Logging never waits for the reader of the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.process.log_stream import MOST_WAITING_BYTES, LogStream
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """The ends to read from and to write to."""
+    """Yield the ends of a pipe to read from and to write to."""
     reader, writer = os.pipe()
     yield reader, writer
     os.close(reader)
@@ -28,7 +28,7 @@ def taken(reader: int, size: int) -> bytes:
 
 
 def lines_until_missing(reader: int) -> list[str]:
-    """What is read, up to the line that tells of others that are missing."""
+    """Return the lines up to the one that says that others are missing."""
     found: list[str] = []
     with os.fdopen(os.dup(reader), "rb") as log:
         while not found or "missing" not in found[-1]:

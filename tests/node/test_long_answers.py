@@ -1,4 +1,5 @@
-"""The answer to a Produce of many partitions: made in turns of the loop, and the one that it would be in one."""
+"""The answer to a Produce of many partitions is made in turns of the loop, and is the same as if it were made in
+one."""
 
 from __future__ import annotations
 

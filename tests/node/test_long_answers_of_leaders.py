@@ -1,4 +1,4 @@
-"""What a leader answers of many partitions is taken in steps, between which others are served."""
+"""A leader's answer with many partitions is taken in steps. Others are served in between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ MOST_IN_ONE_STEP = 5  # of new logs
 
 
 class Many:
-    """Partitions of one leader, and what is asked of it, which a test answers; turns of the loop come when it says."""
+    """Many partitions of one leader. The test answers what the leader is asked, and says when turns of the loop
+    come."""
 
     def __init__(self, folder: Path) -> None:
         clock = ManualClock()
@@ -65,7 +66,7 @@ class Many:
         return SimpleNamespace(cancel=lambda: self.turns.remove(turn))
 
     def answer(self, offset: int = 0) -> FetchResponse:
-        """A record of each partition."""
+        """Return an answer with one record for each partition."""
         built = batch("a")
         patch_offset_and_epoch(built, 0, offset, 0)
         record = bytes(built)

@@ -1,4 +1,4 @@
-"""Batches that take long to check: others are served meanwhile, and what is so by then counts."""
+"""Batches that take long to check: others are served meanwhile, and the state at the end of the check counts."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_a_refusal_without_acks_is_no_failure_where_its_client_has_gone(
 async def test_what_was_checked_before_is_stamped_when_it_is_appended(
     node: Server, held: Held, before: str
 ) -> None:
-    """Also where the topic wants it only since then."""
+    """That holds even if the topic's timestamp type has changed since the check."""
     topic = node.partitions.by_name["t"]
     topic.rules = replace(topic.rules, message_timestamp_type=before)
     long, other = Client(Straight(node)), Client(Straight(node))
@@ -186,7 +186,7 @@ async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Serve
 async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is little enough to be checked in passing, and all of them aren't."""
+    """Each batch is small enough to be checked in passing, but not all of them together."""
     count = MANY_BATCHES + 6
     create(node, ("t", count + 1))
     now_s = 0.0

@@ -1,4 +1,5 @@
-"""A commit of many offsets is one batch, as in Kafka: made ready in turns of the loop, written and applied in one."""
+"""A commit of many offsets is one batch, as in Kafka. It is made ready in several turns of the loop, and written and
+applied in one."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def txn_offset_commit(producer: Producer) -> TxnOffsetCommitRequest:
 
 
 def begun(node: Server, request: Any, version: int) -> Later[Any]:
-    """What waits for turns."""
+    """Begin the request, and return its answer, which waits for turns."""
     api_key = type(request).API_KEY
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
@@ -158,7 +159,7 @@ def offset_delete(partitions: Iterable[int]) -> OffsetDeleteRequest:
 
 
 async def with_offsets(tmp_path: Path, count: int, committed: Iterable[int]) -> Server:
-    """Of a topic of so many partitions."""
+    """Start a node that has committed offsets of a topic with this many partitions."""
     node = await coordinating(tmp_path, partitions=count)
     begun(node, offset_commit(committed), 9)
     take_turns(node)
@@ -193,7 +194,7 @@ async def test_an_offset_delete_of_many_partitions_is_one_batch_that_is_made_rea
 async def test_an_offset_delete_takes_what_there_is_when_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever there was when it was made ready."""
+    """It doesn't matter what offsets there were when the deletion was made ready."""
     count = 2 * turns.PER_TURN
     node = await with_offsets(tmp_path, count, range(10, count))
     before = len(batches(node, OFFSETS))

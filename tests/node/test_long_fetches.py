@@ -1,4 +1,4 @@
-"""A Fetch of many partitions: in turns of the loop, with the answer that it would have in one."""
+"""A Fetch of many partitions is served in turns of the loop, with the same answer as in one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS = 7
 
 @pytest.fixture
 def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any Fetch of more than two partitions is one of many."""
+    """Have every Fetch of more than two partitions count as one of many."""
     create(node, ("t", PARTITIONS))
     for module in (fetch, fetching, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
@@ -40,7 +40,7 @@ def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wanted(*partitions: tuple[int, int], topic: str = "t", **more: Any) -> FetchRequest:
-    """Of partitions, each from an offset."""
+    """Return a Fetch of these (partition, offset)."""
     asked = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000)
         for index, offset in partitions
@@ -336,7 +336,7 @@ async def test_one_that_waits_is_read_in_a_turn_of_its_own(
 async def test_what_is_readable_of_all_is_summed_up_as_they_move(
     node: Server, monkeypatch: pytest.MonkeyPatch, seed: int, per_turn: int
 ) -> None:
-    """At whatever moves a partition, the same is known as by measuring all of them."""
+    """Whatever moves a partition, the sum is the same as if all partitions were measured again."""
     for module in (fetch, fetching, turns):
         monkeypatch.setattr(module, "PER_TURN", per_turn)
     create(node, ("t", PARTITIONS))

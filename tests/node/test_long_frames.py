@@ -1,4 +1,4 @@
-"""Requests and answers that are long to read and to write: in steps, others being served in between."""
+"""Requests and answers that take long to decode and encode are done in steps. Others are served in between."""
 
 from __future__ import annotations
 

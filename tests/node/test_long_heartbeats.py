@@ -1,4 +1,5 @@
-"""Heartbeats of consumer and share groups that are much to decide: others are served meanwhile, each has its turn."""
+"""Heartbeats of consumer and share groups that take long to decide: others are served meanwhile, and each has its
+turn."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ OTHER = 2
 
 @pytest.fixture
 async def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
-    """Whatever is decided is much, and waits."""
+    """Have every decision count as a long one, and wait."""
     create(node, ("t", 3))
     await Client(Straight(node)).answer(FindCoordinatorRequest(key="g"), 3)
     monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)

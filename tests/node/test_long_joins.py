@@ -1,4 +1,5 @@
-"""Members of the classic protocol that join a consumer group, where that is much to decide: beside the loop."""
+"""If a member of the classic protocol joins a consumer group and that takes long to decide, it is decided beside the
+loop."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SUBSCRIPTION = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t"]), 1)
 
 @pytest.fixture
 async def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
-    """A consumer group of one member; from then on whatever is decided is much, and waits."""
+    """Make a consumer group of one member. From then on every decision counts as a long one, and waits."""
     create(node, ("t", 3))
     client = Client(Straight(node))
     await client.answer(FindCoordinatorRequest(key="g"), 3)
@@ -52,7 +53,7 @@ def classic() -> JoinGroupRequest:
 
 
 def joined(answer: Any) -> tuple[str, int]:
-    """Member id and generation."""
+    """Return the member id and the generation."""
     assert not isinstance(answer, Outcome)
     assert answer.message.error_code == Error.NONE
     return answer.message.member_id, answer.message.generation_id

@@ -1,4 +1,4 @@
-"""What lists all that a node knows of a kind does so in turns of the loop."""
+"""Requests that list everything of a kind that a node knows are served in turns of the loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.support.wishes import wishes
 
 
 def begun(node: Server, handler: ModuleType, version: int, request: Any) -> Any:
-    """What the handler answers, or the `Later` whose turns are still to come."""
+    """Return the handler's answer, or a `Later` whose turns are still to come."""
     context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", principal=ANONYMOUS)
     return with_ports(handler.handle, node)(context, request)
 
@@ -55,7 +55,7 @@ def commit(shard: GroupShard, keys: Iterable[OffsetKey]) -> None:
 
 
 def turns_until_answered(node: Server, later: Later[Any]) -> int:
-    """How many it takes."""
+    """Take turns until the answer has come. Returns how many that took."""
     taken = 0
     while later.answer() is later:
         node.turns._take_turn()

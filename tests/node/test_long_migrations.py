@@ -1,4 +1,4 @@
-"""Classic groups whose going over to the consumer protocol is much to decide: others are served meanwhile."""
+"""Classic groups whose migration to the consumer protocol takes long to decide: others are served meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from tests.support.wire import Client, Outcome
 
 
 class Old(NamedTuple):
-    """A stable classic group of one member, whose id it is; what is decided from then on is much, and waits."""
+    """A stable classic group of one member, and that member's id. From then on every decision counts as a long one, and
+    waits."""
 
     member: str
     held: Held

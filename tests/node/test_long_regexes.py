@@ -1,4 +1,5 @@
-"""Regular expressions of consumer groups that have matched much: what becomes of it is decided beside the loop."""
+"""Regular expressions of consumer groups that have matched many topics: the consequences are decided beside the
+loop."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tests.support.wire import Client, Outcome
 
 @pytest.fixture
 async def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
-    """Whatever an expression has matched is much, and waits to be decided."""
+    """Have every match of an expression count as a large one, and wait to be decided."""
     create(node, ("t1", 3))
     create(node, ("t2", 3))
     await Client(Straight(node)).answer(FindCoordinatorRequest(key="g"), 3)
@@ -48,7 +49,7 @@ def join(member: str) -> ConsumerGroupHeartbeatRequest:
 
 
 async def matched(node: Server) -> None:
-    """A member has joined, and what its expression matches is known."""
+    """Have a member join, and wait until the matches of its expression are known."""
     assert (await Client(Straight(node)).answer(join("one"), 1)).error_code == Error.NONE
     for _ in range(3):
         clock_of(node).advance_ms(1)

@@ -1,4 +1,4 @@
-"""Long lists of who asks where share groups are: others are served in between."""
+"""Requests for share groups' offsets with long lists: others are served in between."""
 
 from __future__ import annotations
 

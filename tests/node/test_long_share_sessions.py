@@ -1,4 +1,4 @@
-"""Share sessions of many partitions: in turns of the loop, and as if nobody had come in between."""
+"""Share sessions of many partitions are served in turns of the loop, as if nobody had come in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.whole_server import take_turns
 
 @pytest.fixture
 def shares(node: Server, monkeypatch: pytest.MonkeyPatch) -> Shares:
-    """Two partitions are many, one isn't; each has a record batch of three."""
+    """Make two partitions with a batch of three records each. Two count as many partitions, and one doesn't."""
     for module, name in (
         (delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING"),
         (share_partition_manager, "MOST_ASKED_IN_PASSING"),
@@ -38,18 +38,18 @@ def turn(shares: Shares) -> None:
 
 
 def done(shares: Shares, answer: Any) -> Any:
-    """What is answered once all turns are taken."""
+    """Take all turns, and return the answer."""
     take_turns(shares.node)
     return answer.result() if isinstance(answer, Later) else answer
 
 
 def writes(shares: Shares) -> list[int]:
-    """How often each partition's state was written."""
+    """Return how often each partition's state was written."""
     return [len(shares.persisters.states[GROUP, shares.topic_id, index].writes) for index in range(2)]
 
 
 def opened(shares: Shares, connection: Any = None, member: str = "m") -> Client:
-    """A client whose session has both partitions, and all their records."""
+    """Return a client whose session has acquired all records of both partitions."""
     client = shares.client(connection)
     answer = done(shares, client.fetch(0, 0, 1, member=member))
     assert acquired(answer).keys() == {0, 1}
@@ -57,7 +57,7 @@ def opened(shares: Shares, connection: Any = None, member: str = "m") -> Client:
 
 
 def with_two_sessions(shares: Shares) -> Any:
-    """A connection of two members, m0 and m1, each of which has a partition's records."""
+    """Return a connection of two members, m0 and m1, each of which has acquired one partition's records."""
     connection = SimpleNamespace(when_lost=None)
     client = shares.client(connection)
     for index in range(2):

@@ -28,7 +28,7 @@ ALL = [("t", index) for index in range(COUNT)]
 
 
 class Noted:
-    """What is gone through, and in which turns."""
+    """Notes which entries are handled in which turn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.turn = 0
@@ -59,7 +59,7 @@ class Noted:
 
 
 def take_few(monkeypatch: pytest.MonkeyPatch) -> Noted:
-    """Any Produce of more than two partitions is one of many from now on."""
+    """Have every Produce of more than two partitions count as one of many from now on."""
     monkeypatch.setattr(CLIENT, "hold_produced", lambda _entries: None, raising=False)
     for module in (produce, produce_verification, add_partitions_to_txn_manager, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
@@ -92,7 +92,7 @@ async def test_its_coordinator_is_asked_in_turns(
 async def test_it_fails_as_one_that_is_looked_through_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strangers: tuple[int, ...], cut: tuple[int, ...]
 ) -> None:
-    """Batches of another producer, and such that end too soon."""
+    """The request has batches of another producer, and batches that end too soon."""
     node = await coordinating(tmp_path, partitions=COUNT)
     producer = Producer(node).begin()
 
@@ -123,7 +123,7 @@ async def test_it_fails_as_one_that_is_looked_through_at_once(
 
 
 async def asked_again(node: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Noted, Any]:
-    """Of a Produce whose transaction's end before is under way: it is about to be asked again."""
+    """Produce while the end of the previous transaction is under way. The coordinator is about to be asked again."""
     producer = Producer(node).begin()
     noted = take_few(monkeypatch)
     add = TransactionShard.add_partitions

@@ -1,4 +1,4 @@
-"""A node that doesn't lead the metadata log any more: what it wrote is another's to commit, or to cut off."""
+"""A node that no longer leads the metadata log: the next leader commits what it wrote, or cuts it off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.submitting import submit_to, unexpected
 
 
 class Voter:
-    """The only one, which commits what its disk has; the test says when."""
+    """The only voter. It commits what its disk has synced, and the test says when that is."""
 
     def __init__(self, folder: Path) -> None:
         self.syncs = HeldSyncs()

@@ -23,7 +23,7 @@ ABORTED = 40
 
 
 async def aborting(folder: Path) -> Server:
-    """In each partition so many transactions were aborted, and a record stands behind them."""
+    """Start a node each of whose partitions has `ABORTED` aborted transactions, and one record behind them."""
     node = await started(folder)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)])
     for index in range(PARTITIONS):

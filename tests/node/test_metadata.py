@@ -41,7 +41,7 @@ async def test_of_a_topic_that_is_created_the_leader_is_not_there_yet(node: Serv
 
 
 async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partitions(node: Server) -> None:
-    """As kafka-go's test of DeleteTopics does, by a request that creates the topic anew."""
+    """kafka-go's test of DeleteTopics looks so, by a request that creates the topic again."""
     ask(node, 6, "a")
     ask_controller(
         node.controller, node.topics.delete([node.metadata.image.topics["a"]]), lambda _deleted: None
@@ -54,8 +54,8 @@ async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partition
 async def test_a_watch_of_partitions_meets_an_error_before_it_counts_what_was_just_created(
     node: Server,
 ) -> None:
-    """kafka-go's leader of a group takes UNKNOWN_TOPIC_OR_PARTITION for a topic without partitions and assigns none;
-    where its watch then finds them there already, it sees no change for good. Other errors make it begin anew."""
+    """kafka-go's leader of a group takes UNKNOWN_TOPIC_OR_PARTITION for a topic without partitions, and assigns none.
+    If its watch then finds the partitions already there, it never sees a change. Other errors make it begin again."""
     [topic] = ask(node, 6, "a").topics
     assert topic.error_code not in (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -43,12 +43,12 @@ ROUNDS = int(os.environ.get("IN_FLIGHT_ROUNDS", "20"))
 REQUESTS = 40
 
 _CODED_AS_A_WHOLE = (alter_partition_reassignments, metadata, update_features)
-"""Handlers of what has an error of its own besides those of its parts."""
+"""Handlers whose answers have an error of their own besides those of their parts."""
 
 
 @pytest.fixture(autouse=True)
 def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever may go in steps pauses behind each entry."""
+    """Have everything that may go in steps pause after each entry."""
     monkeypatch.setattr(waiting.Pause.__init__, "__defaults__", (1,))
     monkeypatch.setattr(controller, "PER_STEP", 0)
     monkeypatch.setattr(record_batches, "PER_STEP", 1)
@@ -56,7 +56,7 @@ def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Controller]:
-    """The controller of each request that came as far as that."""
+    """Return a list that gets the controller of each submitted request."""
     found: list[Controller] = []
     submit = Controller.submit
 
@@ -79,7 +79,7 @@ async def started(folder: Path, seed: int) -> tuple[Server, HeldSyncs]:
 
 
 def visible(node: Server) -> dict[str, Any]:
-    """What other clients see or feel of the metadata."""
+    """Return what other clients can see of the metadata and its effects."""
     quotas = node.quotas
     return {
         "image": [(type(record).__name__, _encoded(record)) for record in image_records(node.metadata.image)],
@@ -122,8 +122,8 @@ async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_aft
     met = 0
 
     def ask_amid(request: Request) -> Any:
-        """Others may not be decided yet, or be followed still. Requests come to the controller in the order in which
-        they were asked; some way goes what was asked for then."""
+        """Begin the request while others may still be undecided, or not applied yet. Requests reach the controller in
+        the order in which they were asked, and then go on for a random number of turns."""
         before = len(submitted)
         answer = begun(node, request)
         while told(request, answer) is None and len(submitted) == before and node.turns._waiting:
@@ -219,7 +219,7 @@ def _is_changing(node: Server, name: str) -> bool:
 
 
 def _told_of(topic: TopicImage) -> Any:
-    """What an answer says of it."""
+    """Return what an answer says of the topic."""
     replicas = {
         index: (partition.leader, partition.leader_epoch, *partition.replicas, *partition.isr)
         for index, partition in topic.partitions.items()
@@ -228,7 +228,7 @@ def _told_of(topic: TopicImage) -> Any:
 
 
 def _errors(found: Any) -> set[str]:
-    """All error codes in an answer."""
+    """Return all error codes in an answer."""
     if isinstance(found, list):
         return set().union(*map(_errors, found))
     if not isinstance(found, dict):

@@ -78,7 +78,7 @@ def replayed(metadata: MetadataLog) -> MetadataLog:
 
 
 class Submitting:
-    """Appends by the controller; what refuses the request as a whole is raised."""
+    """Appends records by the controller. Raises the error if the request as a whole is refused."""
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._controller = Controller(metadata)
@@ -97,7 +97,7 @@ class Submitting:
 
 
 def state(image: ClusterImage) -> dict[str, Any]:
-    """All of an image, in a form that can be compared."""
+    """Return everything in an image, in a form that can be compared."""
 
     def topic(topic: TopicImage) -> Any:
         return (

@@ -27,7 +27,7 @@ from tests.support.wishes import pauses, wishes
 
 
 def state(image: ClusterImage) -> Any:
-    """All of an image, in a form that can be compared."""
+    """Return everything in an image, in a form that can be compared."""
 
     def of_topic(topic: TopicImage) -> Any:
         return {

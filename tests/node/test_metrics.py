@@ -33,7 +33,7 @@ async def watched(folder: Path) -> tuple[Server, int]:
 
 
 def produce(client: Client, topic: str, records: int, *, index: int = 0) -> int:
-    """Returns the bytes of the batch."""
+    """Produce a batch. Returns its size in bytes."""
     batch = build_batch([(1, None, b"v", ())] * records)
     data = TopicProduceData(
         name=topic, partition_data=[PartitionProduceData(index=index, records=memoryview(batch))]
@@ -219,7 +219,7 @@ async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
 async def test_where_a_leader_does_not_tell_a_topic_has_no_sum_of_lag_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum of the others was told as if the group had consumed what isn't known."""
+    """A sum of the other partitions would look as if the group had consumed the one whose lag isn't known."""
     node, port = await watched(tmp_path)
     client = Client(Straight(node))
     for partition in (0, 1):
@@ -244,7 +244,7 @@ async def test_where_a_leader_does_not_tell_a_topic_has_no_sum_of_lag_either(
 
 
 def in_use(node: Server) -> Producer:
-    """With records, and offsets of a group, in a transaction that has ended."""
+    """Produce records, and commit offsets of a group in a transaction that ends."""
     produce(Client(Straight(node)), "t", 1)
     producer = Producer(node).begin()
     producer.add_offsets()
@@ -254,7 +254,7 @@ def in_use(node: Server) -> Producer:
 
 
 async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
-    """Each series, or a reason why there can't be such a one here."""
+    """Each series is there, or a reason says why it can't be."""
     node, port = await watched(tmp_path)
     in_use(node)
     names = {name for name, _ in await scraped(port)}
@@ -273,7 +273,7 @@ OURS = {"kafka_server_transaction_coordinator_metrics_num_partitions"}
 
 
 async def test_what_has_a_name_of_kafkas_beans_is_there_in_kafka(tmp_path: Path) -> None:
-    """`kafka_series.json`: what jmx_exporter 1.0.1 shows of Kafka 4.4.0 by Strimzi's rules, and without a rule where
+    """`kafka_series.json` has what jmx_exporter 1.0.1 shows of Kafka 4.4.0 by Strimzi's rules, and without a rule where
     these have none."""
     node, port = await watched(tmp_path)
     in_use(node).send()

@@ -1,4 +1,4 @@
-"""What coordinators, authorizers and listeners count is shown."""
+"""The counts of coordinators, authorizers and listeners are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that is moved: what is due comes in its order, and brings about what it does by itself, too."""
+"""Moving the time calls what is due in its order, together with what that brings about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many connections have had their turn, one turn of the loop lets in only some of them again."""
+"""One turn of the loop lets only some connections in again, however many have had their turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.network.memory import NextTurns
 
 
 class ManualScheduler:
-    """Calls when it is told to."""
+    """A scheduler that calls when the test says so."""
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], object]] = deque()

@@ -1,4 +1,4 @@
-"""Where the system has no descriptor left for a file, nothing is lost and no disk has failed: it is tried again."""
+"""If the system has no descriptor left for a file, nothing is lost and no disk has failed. The node tries again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.whole_server import configured, started, take_turns
 
 
 def refuse(operation: str, part: str) -> None:
-    """From now on, for paths with this part."""
+    """Have this operation fail with EMFILE from now on, for paths with this part."""
 
     def hook(name: str, path: str, _size: int) -> None:
         if name == operation and part in path:

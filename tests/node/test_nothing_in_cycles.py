@@ -1,4 +1,5 @@
-"""What a client sent goes with the answer or with the client: none of it stays in a cycle of ours."""
+"""A client's requests are freed with the answer or with the client. Nothing of them stays in a reference cycle of
+ours."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ DECODED_IN_TURNS = LONG_FRAME_BYTES // 4
 
 
 async def is_idle(node: Server) -> None:
-    """What is under way comes to its end, but for what waits for its time."""
+    """Wait until everything under way has ended, except for timers."""
     for _ in range(3):
         for lane in Lane:
             await node.background.passed(lane)
@@ -127,7 +128,7 @@ async def test_no_request_that_is_decoded_in_turns_is_left_in_a_cycle(
 async def test_no_transactional_produce_of_many_partitions_is_left_in_a_cycle(
     tmp_path: Path, another_at: int | None, end: Callable[..., Any]
 ) -> None:
-    """Refused, where it has batches of two producers."""
+    """The request is refused if it has batches of two producers."""
     count = PER_TURN + 50
     node = await coordinating(tmp_path, partitions=count)
     producer = Producer(node).begin()
@@ -154,7 +155,7 @@ async def test_no_transactional_produce_of_many_partitions_is_left_in_a_cycle(
 async def test_no_produce_that_waits_for_the_disk_is_left_in_a_cycle_where_its_client_hangs_up(
     tmp_path: Path, count: int, begins: bool
 ) -> None:
-    """Before it begins to wait, or then."""
+    """The client hangs up before the request begins to wait, or while it waits."""
     node = await started(tmp_path)
     flush = CreatableTopicConfig(name="flush.messages", value="1")
     topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, configs=[flush])
@@ -178,7 +179,7 @@ async def test_no_produce_that_waits_for_the_disk_is_left_in_a_cycle_where_its_c
 async def test_no_produce_that_the_disk_has_no_room_for_is_left_in_a_cycle(
     node: Server, written: int | None
 ) -> None:
-    """All of it, or part of it."""
+    """The disk has no room for all of it, or for part of it."""
     create(node, ("t", 1))
 
     def is_full(operation: str, path: str, _size: int) -> int | None:
@@ -217,7 +218,7 @@ async def test_no_deleted_topic_is_left_in_a_cycle(node: Server) -> None:
 def test_no_connection_keeps_its_buffer_when_its_client_is_gone(
     run: Callable[..., Any], resets: bool, encrypted: bool
 ) -> None:
-    """Whatever the loop's transport still holds."""
+    """That holds even if the loop's transport is still referenced."""
 
     async def served() -> None:
         loop = asyncio.get_running_loop()

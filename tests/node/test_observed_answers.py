@@ -1,4 +1,4 @@
-"""What an observer of the metadata log takes of an answer, and of whose."""
+"""Which answers an observer of the metadata log accepts, and from which nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.node.observers import Controller, catch_up_some, names, observer_in
 
 
 def test_who_is_no_controller_is_told_apart(tmp_path: Path) -> None:
-    """A broker's listener, say, whose address was written down for the controller's."""
+    """For example, the address of a broker's listener may have been given as the controller's."""
     observer = observer_in(tmp_path / "observer")
     of_topic = FetchableTopicResponse(
         topic_id=METADATA_TOPIC_ID, partitions=[PartitionData(error_code=Error.UNKNOWN_TOPIC_ID)]

@@ -1,4 +1,4 @@
-"""An observer of the metadata log comes to have what its leader has, whatever happens."""
+"""An observer of the metadata log ends up with the log of its leader, whatever happens."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_what_goes_on_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCa
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_an_observer_comes_to_have_what_is_committed(tmp_path: Path, seed: int) -> None:
-    """Leaders come and go among three who follow each other; what was committed once stays, everywhere."""
+    """Leaders come and go among three nodes that follow each other. What was once committed stays in all logs."""
     luck = random.Random(seed)
     policy = luck.choice([NEVER, ALWAYS])
     segment_bytes = luck.choice([600, 10**6])
@@ -332,7 +332,7 @@ def test_whatever_happens_an_observer_comes_to_have_what_is_committed(tmp_path: 
         return controller
 
     def follow(until_level: bool) -> None:
-        """The other voter asks the leader: once, which tells it the epoch, or until it has all."""
+        """Have the other voter ask the leader until it knows the epoch, or until it is level."""
         other = Observer(logs[3 - leader], ObserverIdentity(3 - leader, CLUSTER, DIRECTORY), ManualClock())
         for _ in range(100):
             is_level = end_of(logs[3 - leader]) == end_of(controller.metadata)

@@ -23,7 +23,7 @@ from tests.support.whole_server import started
 
 
 class Counting:
-    """Passes, of which it is known how many are being made, an ended one until it has stopped."""
+    """Counts the passes that are being made. An ended pass counts until it has stopped."""
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -77,7 +77,7 @@ class CountedPass:
 
 
 async def with_dirty(folder: Path, count: int, *settings: str) -> tuple[Server, Counting, list[str]]:
-    """A node with so many topics to compact, and their names."""
+    """Start a node with this many topics to compact. Returns their names, too."""
     node = await started(folder, *settings)
     counting = Counting(node.cleaner._passes)
     node.cleaner._passes = cast(Passes, counting)

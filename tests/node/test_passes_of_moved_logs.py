@@ -20,7 +20,7 @@ KEYS = 3
 COUNT = 40
 LAST = {COUNT - KEYS + number: b"%d" % (COUNT - KEYS + number) for number in range(KEYS)}
 TURNS = [0, 5, 17, 20, 60, 200]
-"""How many turns of the loop come before the event: from before the pass begins until after it has ended."""
+"""How many turns of the loop come before the event. They reach from before the pass begins until after it has ended."""
 
 
 async def with_topic(folder: Path, *settings: str, **configs: str) -> Server:

@@ -34,7 +34,7 @@ def lists() -> list[Any]:
 
 
 def told(answer: Any, entries: EntryList) -> list[str]:
-    """Each entry of the answer by itself: in what order they stand differs, where some are refused."""
+    """Return each entry of the answer by itself, sorted, because the order differs if some are refused."""
     inner = entries.inner_answered
     return sorted(
         repr((*(getattr(entry, name) for name in entries.names), each))

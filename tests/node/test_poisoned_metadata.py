@@ -52,7 +52,7 @@ TEXTS = ("t", "", "../t", "\x00", "ü" * 100, "segment.bytes", "metadata.version
 
 
 class Poisoner:
-    """Metadata records whose fields hold what nobody would write there, and now and then what is there."""
+    """Makes metadata records whose fields hold what nobody would write there, and now and then ids that exist."""
 
     def __init__(self, chance: Random, topic_id: bytes, node_id: int) -> None:
         self.chance = chance
@@ -110,7 +110,7 @@ class Poisoner:
 
 
 def poison(node: Server, values: list[bytes | None]) -> int:
-    """Append records that nobody decided; the offset of the first one."""
+    """Append records that nobody decided. Returns the offset of the first one."""
     log = node.metadata.log
     batch = build_batch([(1, None, value, ()) for value in values])
     offset = log.log_end_offset
@@ -128,7 +128,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Lines with a traceback."""
+    """Return the logged lines with a traceback."""
     return [record for record in caplog.records if record.exc_info and record.levelno >= logging.INFO]
 
 

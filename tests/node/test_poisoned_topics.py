@@ -106,7 +106,7 @@ async def test_poisoned_partitions_of_internal_topics_cost_their_own_shards_alon
 
 
 def use(node: Server) -> dict[str, dict[str, int]]:
-    """Give each partition of both topics something to know: by topic and key, the partition."""
+    """Give each partition of both topics something to know. Returns the partitions by topic and key."""
     create(node, "t")
     ask(node, FindCoordinatorRequest(key="g"), 3)
     ask(node, FindCoordinatorRequest(key="tx", key_type=1), 3)
@@ -134,7 +134,7 @@ def is_known(node: Server, topic: str, key: str) -> bool:
 
 
 def append(node: Server, topic: str, index: int, batch: bytearray) -> None:
-    """As a replica's copy: nobody looks at what it says."""
+    """Append the batch as a replica does, so that nobody checks its contents."""
     partition = node.partitions.get(topic, index)
     patch_offset_and_epoch(batch, 0, partition.log.log_end_offset, partition.leader_epoch)
     partition.log.append(batch, leader_epoch=-1, now_ms=1, origin=AppendOrigin.REPLICATION)
@@ -159,7 +159,7 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def sent(node: Server, request: Message, version: int) -> object:
-    """What comes back at once: an answer, silence where somebody is waited for, the end of the connection."""
+    """Return what comes back at once: an answer, silence if somebody is waited for, or the end of the connection."""
     client = Client(Straight(node))
     try:
         outcome = client.receive(client.send(request, version), within_s=0)
@@ -169,7 +169,7 @@ def sent(node: Server, request: Message, version: int) -> object:
 
 
 def everything_asked(group_ids: list[str], transactional_ids: list[str]) -> Iterator[tuple[Message, int]]:
-    """All that a client can ask of a coordinator, of each of the ids; deletions last."""
+    """Yield everything that a client can ask a coordinator about each of the ids, with the deletions last."""
     for group_id in group_ids:
         yield from of_a_group(group_id)
         for request, version in of_a_share_group(group_id):

@@ -1,4 +1,4 @@
-"""What handlers use of a node: it has each of it, by the types of `broker.handlers.node_ports`."""
+"""A node has everything that handlers use of it, with the types of `broker.handlers.node_ports`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a Produce of many topics and partitions becomes is counted, and waits where there is no room for it."""
+"""The memory of a decoded Produce with many topics and partitions is counted. If there is no room for it, the request
+waits."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def connected(node: Server) -> tuple[WireClient, RequestMemory]:
 
 
 async def most_held(node: Server, request: ProduceRequest) -> int:
-    """Until it is answered; then nothing is held but for the buffer."""
+    """Return the most memory that is held until the request is answered. Check that nothing but the buffer is held
+    afterwards."""
     client, memory = connected(node)
     sent = client.send(request, VERSION)
     buffer_bytes = INITIAL_BUFFER_BYTES

@@ -1,4 +1,4 @@
-"""InitProducerId while the controller is away: only who needs a fresh producer id waits for it, and not for long."""
+"""InitProducerId while the controller is away: only a client that needs a fresh producer id waits, and not for long."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Timers:
 
 
 async def without_controller(folder: Path) -> tuple[Server, HeldSyncs, Timers]:
-    """A node that knows the transactional id `tx`, at epoch 0, and has no block of producer ids: the controller records
-    none, until its disk syncs."""
+    """Start a node that knows the transactional id `tx`, at epoch 0, and has no block of producer ids. The controller
+    gives none until its disk syncs."""
     node = await coordinating(folder)
     first = init(node, "tx")
     take_turns(node)
@@ -63,7 +63,7 @@ async def without_controller(folder: Path) -> tuple[Server, HeldSyncs, Timers]:
 
 
 def init(node: Server, transactional_id: str | None) -> Any:
-    """The answer; a `Later` where it has to be waited for."""
+    """Return the answer, or a `Later` if it has to wait."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
     return with_ports(init_producer_id.handle, node)(CONTEXT, request)
 

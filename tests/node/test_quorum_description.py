@@ -1,4 +1,4 @@
-"""What the leader of the metadata log says of its quorum: itself, and who fetches from it."""
+"""The leader of the metadata log describes its quorum: itself, and the nodes that fetch from it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def answer(
     version: int = 2,
     asked: DescribeQuorumRequest | None = None,
 ) -> DescribeQuorumResponse:
-    """Over the wire."""
+    """Describe the quorum. The answer is encoded and decoded, as over the wire."""
     quorum = QuorumOfOne(NODE, metadata, replicas or {}, [CONFIGURED])
     said = at_once(describe_quorum(quorum, asked or request((METADATA, [0])), version, NOW_MS))
     return decode(DescribeQuorumResponse, version, encode(said, version))
@@ -72,7 +72,7 @@ def replica(
 
 
 def with_voters(metadata: MetadataLog, *voter_ids: int) -> MetadataLog:
-    """As the log of kraft.version 1 names them."""
+    """Give the quorum these voters, as a log of kraft.version 1 names them."""
     endpoints = [
         Endpoint(name="RAFT", host="named.example", port=29093),
         Endpoint(name="B", host="b", port=1),

@@ -187,7 +187,7 @@ def test_a_request_is_charged_to_its_principal() -> None:
 
 @pytest.mark.parametrize(("api_key", "is_throttled"), [(3, True), (27, False), (56, False), (59, False)])
 def test_what_nodes_ask_of_each_other_is_not_throttled(api_key: int, is_throttled: bool) -> None:
-    """WriteTxnMarkers, AlterPartition, FetchSnapshot; and Metadata is."""
+    """WriteTxnMarkers, AlterPartition and FetchSnapshot aren't throttled. Metadata is."""
     quotas = ClientQuotas(BrokerConfig({}), HostNames(SystemNames()))
     quotas.request.limits.set("alice", MISSING, 1e-9)
     muted: list[int] = []
@@ -210,12 +210,12 @@ def quota(key: str, value: float, *, remove: bool = False, **entity: str | None)
 
 
 def request(correlation_id: int, client_id: str) -> bytes:
-    """A whole Metadata request, version 1."""
+    """Return a whole Metadata request of version 1."""
     return _framed(3, 1, correlation_id, client_id, encode(MetadataRequest(topics=[]), 1))
 
 
 def fetch(replica_id: int) -> bytes:
-    """A whole Fetch request, version 11, of nothing."""
+    """Return a whole Fetch request of version 11, without partitions."""
     body = FetchRequest(replica_id=replica_id, max_wait_ms=0, min_bytes=0, session_epoch=-1)
     return _framed(1, 11, 1, "busy", encode(body, 11))
 
@@ -237,13 +237,13 @@ async def connected(node: Any) -> tuple[socket.socket, Connection]:
 
 
 async def answer(client: socket.socket) -> tuple[int, int]:
-    """Size and correlation id."""
+    """Return the size and the correlation id of the next answer."""
     body = await answered(client)
     return len(body), int.from_bytes(body[:4], "big")
 
 
 async def answered(client: socket.socket) -> bytes:
-    """From the correlation id on."""
+    """Return the next answer, from its correlation id on."""
     loop = asyncio.get_running_loop()
     size = int.from_bytes(await loop.sock_recv(client, 4), "big")
     body = b""
@@ -285,7 +285,7 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
 async def test_what_a_follower_fetches_takes_nothing_of_its_users_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replica_id: int, is_throttled: bool
 ) -> None:
-    """Else a quota for everybody, as whom brokers come as well, has replicas fall out of sync."""
+    """Else a quota for everybody, which covers the brokers' user too, would make replicas fall out of sync."""
     node = await started(tmp_path)
     monkeypatch.setattr(node.dispatcher, "monotonic_s", count(1, 1e-3).__next__)
     node.metadata.append([quota("request_percentage", 1e-9, user=None)])

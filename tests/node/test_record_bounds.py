@@ -1,4 +1,4 @@
-"""A request makes no more records than fit into one batch: what it would make beyond is never even made."""
+"""A request makes no more records than fit into one batch. Records beyond that are never even made."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small bound, where what is counted takes long to make."""
+    """Set a small bound, because many records take long to make."""
     import broker.controller.config_decisions
     import broker.controller.partition_requests
     import broker.controller.topic_requests

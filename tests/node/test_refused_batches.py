@@ -29,7 +29,7 @@ EFFORTS = {"little": LITTLE, "moderate": MODERATE, "any": ANY}
 
 
 def refused(codec: int) -> Iterator[bytearray]:
-    """Batches each of which has something else wrong."""
+    """Yield batches, each of which is wrong in another way."""
     fine = [record(0, value=bytes(range(256)) * 40)]
     sealed = batch(fine, attributes=codec)
     yield sealed[:-1]

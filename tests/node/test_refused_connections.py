@@ -1,4 +1,4 @@
-"""Connections that are too many: closed each, and told now and then."""
+"""Connections beyond the limit are all closed, and logged now and then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.manual_clock import ManualClock
 
 
 class Connecting:
-    """Who connects to a listener that has room for one."""
+    """Connects to a listener that has room for one connection."""
 
     def __init__(self) -> None:
         self.timers = Timers()

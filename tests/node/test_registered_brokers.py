@@ -43,7 +43,7 @@ async def no_partitions(image: ClusterImage, change: BrokerChange) -> list[Messa
 
 
 class Quorum:
-    """A controller that is its quorum, in a folder."""
+    """A controller in a folder, which is the only voter of its quorum."""
 
     def __init__(self, folder: Path, metadata_version: int) -> None:
         self.metadata = begin(folder)
@@ -54,7 +54,7 @@ class Quorum:
         self.now_ms = 0
 
     def submit(self, decide: Callable[[ClusterImage], Any]) -> Any:
-        """What is replied. The records are told to the heartbeats as they are written."""
+        """Submit the decision, and return the reply. The heartbeats learn of the records as they are written."""
         written: list[Message] = []
         replies: list[object] = []
 

@@ -26,7 +26,7 @@ KEY_PASSWORD = "listener.name.a.ssl.key.password"
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """The file with the broker's own."""
+    """Return the file with the broker's own keys."""
     file = tmp_path / "keys.pem"
     renew(file, OURS.folder / "server.pem")
     return file
@@ -37,7 +37,7 @@ async def node_with(tmp_path: Path, keys: Path, **given: str) -> Server:
 
 
 async def is_shown(node: Server, authority: Certificates) -> bool:
-    """A certificate that this authority has signed."""
+    """Check that the broker shows a certificate that this authority has signed."""
     other = STRANGER if authority is OURS else OURS
     assert await asked(node, client_context(authority)) == GOOD
     assert await refused(node, client_context(other)) == "CERTIFICATE_VERIFY_FAILED"
@@ -45,7 +45,7 @@ async def is_shown(node: Server, authority: Certificates) -> bool:
 
 
 async def test_a_file_that_changed_is_read_when_its_setting_is_set_again(tmp_path: Path, keys: Path) -> None:
-    """And not before. A connection that is there stays as it is."""
+    """It isn't read before. Connections that are open stay as they are."""
     node = await node_with(tmp_path, keys)
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", node.listeners["A"].port, ssl=client_context(OURS), server_hostname="localhost"
@@ -66,7 +66,7 @@ async def test_a_file_that_changed_is_read_when_its_setting_is_set_again(tmp_pat
 
 
 async def test_any_setting_of_the_broker_has_changed_files_read(tmp_path: Path, keys: Path) -> None:
-    """As Kafka does, whichever setting it was that changed."""
+    """Kafka does so too, whichever setting has changed."""
     node = await node_with(tmp_path, keys)
     renew(keys, STRANGER.folder / "server.pem")
 
@@ -170,7 +170,7 @@ async def test_what_cannot_be_read_is_refused_and_the_listener_stays_as_it_is(
 
 
 async def test_a_pipe_is_not_waited_for(tmp_path: Path, keys: Path) -> None:
-    """It would hold up everybody until somebody writes into it."""
+    """A pipe would hold up everybody until somebody writes into it."""
     node = await node_with(tmp_path, keys)
     os.mkfifo(tmp_path / "pipe")
 
@@ -182,7 +182,7 @@ async def test_a_pipe_is_not_waited_for(tmp_path: Path, keys: Path) -> None:
 async def test_a_file_that_is_broken_meanwhile_leaves_the_listener_as_it_is(
     tmp_path: Path, keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Settings of all brokers aren't looked at by this one before they are stored."""
+    """This broker doesn't check the settings of all brokers before they are stored."""
     node = await node_with(tmp_path, keys)
     renew(keys, OURS.folder / "server.crt")
 

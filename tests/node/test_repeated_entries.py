@@ -166,7 +166,7 @@ ANSWERED_BYTES_PER_ASKED = 30
 
 
 def of_many(message: type[Struct], version: int, times: int) -> Struct:
-    """A message whose lists hold `times` equal entries; lists within these one."""
+    """Return a message whose lists hold `times` equal entries each. Lists within them hold one."""
     return message(
         **{field.name: _value(field, version, times) for field in message.FIELDS if field.in_version(version)}
     )
@@ -194,7 +194,7 @@ _SIMPLE: dict[Any, Any] = {"string": "t", "uuid": bytes(16)}
 
 
 def lists() -> Iterator[int]:
-    """The APIs that are served and take a list."""
+    """Yield the keys of the APIs that are served and take a list."""
     for key in HANDLERS:
         api = APIS[key]
         if api.name not in CHANGES_CONNECTION and any(field.kind == "array" for field in api.request.FIELDS):

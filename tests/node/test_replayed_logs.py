@@ -1,4 +1,4 @@
-"""What each test ends with, the look over a node's logs, sees what a log doesn't know any more."""
+"""The check of a node's logs that ends each test notices what a log no longer knows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.replay import check_log
 from tests.support.whole_server import clock_of, crash
 
 INTERVAL = "log.index.interval.bytes=100"
-"""A batch here has some 70 bytes."""
+"""The batches here have some 70 bytes each."""
 IN_CLOSED, IN_ACTIVE = 0, 1
 
 
 async def written(folder: Path) -> tuple[Server, PartitionLog]:
-    """Two segments: a transaction that was aborted, and one that is open."""
+    """Start a node with a log of two segments: one with an aborted transaction, and one with an open transaction."""
     node = await coordinating(folder, INTERVAL)
     log = node.partitions.get("t", 0).log
     for transactional_id in ("aborted", "open"):

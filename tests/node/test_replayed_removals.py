@@ -34,7 +34,7 @@ Commit = Callable[[Server], None]
 
 
 async def recreated(folder: Path, *settings: str) -> Server:
-    """A broker whose topic `t` is the second one of that name."""
+    """Start a broker whose topic `t` is the second one of that name."""
     node = await coordinating(folder, *settings)
     delete(node, "t")
     create(node, "t")

@@ -346,7 +346,8 @@ def test_what_a_power_loss_took_out_of_the_middle_is_fetched_again(tmp_path: Pat
 
 
 def test_with_flush_messages_the_next_request_waits_for_the_disk(tmp_path: Path, leader: Leading) -> None:
-    """What it says is here must be there after a power loss, too."""
+    """The next request tells the leader how far the follower has the log. That must still be true after a power
+    loss."""
     background = HeldBackground()
     following = Following(open_log(tmp_path / "follower", flush_messages=1, background=background))
     woken: list[int] = []
@@ -376,7 +377,7 @@ def test_a_log_that_ends_while_it_is_synced_holds_nothing_up(tmp_path: Path, lea
 
 
 def test_what_was_cut_off_is_fetched_again_once_the_disk_has_the_cut(tmp_path: Path, leader: Leading) -> None:
-    """Else a power loss might bring some of it back, amid what came in its place."""
+    """Else a power loss might bring some of it back, amid the records that replaced it."""
     background = HeldBackground()
     following = Following(open_log(tmp_path / "follower", background=background))
     following.until_level(leader)

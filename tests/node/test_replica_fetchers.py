@@ -1,4 +1,4 @@
-"""Whom a node fetches of: each leader of what it follows, for as long as it follows anything of that one."""
+"""A node fetches from each leader that it follows, for as long as it follows any of that leader's partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THIRD = 3
 
 
 class Connections:
-    """A network that keeps who is connected to waiting, and says to whom that is."""
+    """A network whose peers never answer. `open` lists who is connected to."""
 
     def __init__(self) -> None:
         self.open: list[tuple[str, int]] = []

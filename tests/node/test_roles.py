@@ -72,7 +72,7 @@ async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: 
 
 
 async def test_what_a_leader_still_answers_is_not_taken_by_who_leads_by_now(tmp_path: Path) -> None:
-    """The role comes first; whoever fetches learns of it once all partitions have theirs."""
+    """The partition's role changes first. The fetcher learns of it once all partitions have their roles."""
     node = await replicated(tmp_path)
     change(node, leader=OTHER)
     partition = node.partitions.get("t", 0)
@@ -208,7 +208,7 @@ async def test_what_a_follower_has_that_the_leader_has_not_does_not_count(tmp_pa
 
 
 async def test_below_the_log_start_nothing_parts_and_the_offset_is_out_of_range(tmp_path: Path) -> None:
-    """What is below it is unknown, so that an end of an epoch there would lead the follower astray."""
+    """Nothing is known below the log start, so an end of an epoch there would mislead the follower."""
     node = await replicated(tmp_path)
     for _ in range(3):
         produce(node, acks=1)
@@ -374,7 +374,7 @@ async def test_a_fetch_of_a_partition_that_is_elsewhere_does_not_wait_for_the_ot
 
 
 async def test_a_replica_that_left_and_comes_again_goes_where_the_metadata_says(tmp_path: Path) -> None:
-    """And not where the start had found it."""
+    """It doesn't go where the start had found it."""
     a, b = (tmp_path / name for name in "ab")
     log_dirs = f"log.dirs={a},{b}"
     node = await replicated(tmp_path, log_dirs)

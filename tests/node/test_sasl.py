@@ -67,7 +67,7 @@ async def test_who_has_signed_in_is_served_as_who_it_is(tmp_path: Path) -> None:
 
 
 class Served:
-    """In the dispatcher's place: what was handed on."""
+    """Stands in for the dispatcher, and notes the requests that it is given."""
 
     def __init__(self, keys: list[int]) -> None:
         self.keys = keys
@@ -118,15 +118,15 @@ class _NobodysConnection:
 
         @staticmethod
         def not_signed_in(client: str, mechanism: str, why: str) -> None:
-            """It is told nobody."""
+            """Do nothing: nobody wants to know."""
 
     def answer_and_hang_up(self, answer: Any) -> None:
-        """Nobody reads it."""
+        """Do nothing: nobody reads the answer."""
 
 
 class _NeverScheduler:
     def call_later(self, *arguments: Any) -> None:
-        """Its time never comes."""
+        """Do nothing: the time never comes."""
 
 
 @pytest.mark.limit("broker.network.sasl_gate.LONGEST_SIGN_IN_S")
@@ -174,7 +174,7 @@ async def _nobody_is_connected(node: Server) -> None:
 
 
 async def test_no_quota_is_charged_to_who_is_still_signing_in(tmp_path: Path) -> None:
-    """A throttled connection couldn't wait for the end of a failed attempt as well."""
+    """A throttled connection couldn't also wait for the delay of a failed attempt."""
     node = await serving(tmp_path, "connection.failed.authentication.delay.ms=0")
     with connected(node) as client:
         await shaken(client)

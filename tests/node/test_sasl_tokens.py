@@ -35,7 +35,7 @@ URL = "sasl.oauthbearer.jwks.endpoint.url="
 
 
 async def session(client: Client, token: str) -> Any:
-    """Signs in, or signs in again."""
+    """Sign in, or sign in again. Returns the answer."""
     assert (await client.answer(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)).error_code == Error.NONE
     message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     return await client.answer(SaslAuthenticateRequest(auth_bytes=message), 2)
@@ -47,7 +47,7 @@ def connected(node: Server) -> Client:
 
 
 def ending(node: Server, in_ms: int, user: str = "alice") -> str:
-    """A token that ends so many ms from now, by the node's clock."""
+    """Return a token that ends in so many ms by the node's clock."""
     return unsecured_token(user, iat=None, exp=(clock_of(node).now_ms() + in_ms) / 1000)
 
 

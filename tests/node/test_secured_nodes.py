@@ -42,18 +42,18 @@ NODE = Principal("User", "node")
 KEYS, STRANGER = Certificates(KEPT), Certificates(KEPT / "stranger")
 PARTITIONS = (0, 1, 2)
 RIGHTS_OF_BROKERS = ((4, "kafka-cluster", 9), (4, "kafka-cluster", 5), (2, "*", 8))
-"""Type and name of the resource, and the operation."""
+"""Each has the type and name of the resource, and the operation."""
 
 
 def principals(nodes: SecuredNodes) -> set[Principal]:
-    """Whose connections there are at the listeners that are for nodes."""
+    """Return the principals of the connections at the listeners for nodes."""
     listeners = [nodes.listener_of_controller]
     listeners += [broker.listeners["NODES"] for broker in nodes.brokers.values()]
     return {each.principal for listener in listeners for each in listener.connections}
 
 
 def ends(nodes: SecuredNodes, topic: str) -> list[tuple[int, int]]:
-    """Of each partition, by its leader: the high watermark, and the last stable offset."""
+    """Return the leader's (high watermark, last stable offset) of each partition."""
     found = {}
     for broker in nodes.brokers.values():
         for index, partition in broker.partitions.by_name[topic].partitions.items():
@@ -138,7 +138,7 @@ async def test_certificates_of_all_nodes_give_way_to_another_authoritys(tmp_path
 
 
 async def alter_all(nodes: SecuredNodes, name: str, value: str) -> None:
-    """A setting of all brokers, in force at each node when this returns."""
+    """Alter a setting of all brokers, and wait until it is in force at each node."""
     change = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
     of_all = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[change])
     answer = await nodes.ask(BROKER_IDS[0], IncrementalAlterConfigsRequest(resources=[of_all]), 1)
@@ -170,7 +170,7 @@ async def test_a_broker_that_is_the_controller_too_signs_in_at_others(tmp_path: 
 
 
 async def refusal(nodes: SecuredNodes, **settings: str) -> str:
-    """Why another broker can't join."""
+    """Return why another broker can't join."""
     with pytest.raises(StartError) as refused:
         await nodes.start_broker(9, initial_broker_registration_timeout_ms="2000", **settings)
     text = str(refused.value)
@@ -179,7 +179,7 @@ async def refusal(nodes: SecuredNodes, **settings: str) -> str:
 
 
 async def says(nodes: SecuredNodes, caplog: pytest.LogCaptureFixture, why: str, **settings: str) -> None:
-    """Another broker says so in its log, and tries again and again."""
+    """Check that another broker says so in its log while it starts, and keeps trying."""
     starting = asyncio.ensure_future(nodes.start_broker(9, **settings))
     try:
         await until(lambda: starting.done() or any(why in each for each in caplog.messages))
@@ -205,7 +205,7 @@ async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
 async def test_who_isnt_a_broker_to_the_authorizer_cant_join(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It signs in, and has no right to CLUSTER_ACTION."""
+    """The broker signs in, but has no right to CLUSTER_ACTION."""
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
         await nodes.create("orders")
         line = f'{PLAIN} required username="other" password="s" user_node="node-secret";'
@@ -272,7 +272,7 @@ async def test_a_client_is_itself_to_the_controller_that_its_broker_asks(tmp_pat
 
 
 def await_own(nodes: SecuredNodes, record: AccessControlEntryRecord) -> asyncio.Future[None]:
-    """Written by the controller itself, and in force."""
+    """Have the controller itself write this record. The future ends when it is in force."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def submit() -> None:
@@ -288,8 +288,8 @@ def await_own(nodes: SecuredNodes, record: AccessControlEntryRecord) -> asyncio.
 
 
 async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
-    """Where they aren't super users: ClusterAction; Create for the coordinators' topics, which a broker asks for in its
-    own name; and Describe of topics, since followers list offsets."""
+    """Brokers that aren't super users need ClusterAction, Create for the coordinators' topics, which a broker asks for
+    in its own name, and Describe of topics, because followers list offsets."""
     nobody = {"super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true"}
     # until there is an ACL of the cluster everybody may speak as a broker
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, nobody) as nodes:
@@ -309,7 +309,7 @@ async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
 
 
 async def test_the_controller_asks_its_authorizer_of_who_signs_in_there(tmp_path: Path) -> None:
-    """Clients may come to it by themselves (KIP-919)."""
+    """Clients may connect to the controller directly (KIP-919)."""
     more = plain()["listener.name.controller.plain.sasl.jaas.config"].replace(";", ' user_alice="a";')
     settings = {**plain(), "listener.name.controller.plain.sasl.jaas.config": more}
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), settings, AUTHORIZED) as nodes:

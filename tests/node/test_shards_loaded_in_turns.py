@@ -1,4 +1,5 @@
-"""A long log is loaded in turns of the loop: what is served meanwhile, and what a shard knows in the end."""
+"""A long log is loaded in turns of the loop. The tests say what is served meanwhile, and what a shard knows in the
+end."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.support.disk import files
 
 
 def append_many(hosting: Hosting, index: int, steps: int) -> None:
-    """So many steps of loading."""
+    """Append records that take this many steps to load."""
     batch = [(b"%d" % number, b"value") for number in range(STEP_COST)]
     for _ in range(steps):
         hosting.runtime_of(hosting.node.partitions.get("t", index)).append(batch)
@@ -31,7 +32,7 @@ STEPS_AT_ONCE = hosted_shards.AT_ONCE // STEP_COST
 
 
 async def loaded(hosting: Hosting, index: int) -> None:
-    """Some turns of the loop, and no more than it takes."""
+    """Wait until the shard is loaded. Raises AssertionError if that takes too many turns of the loop."""
     for _ in range(2 * STEPS_AT_ONCE):
         if index in hosting.loaded():
             return

@@ -38,7 +38,7 @@ def shares(node: Server) -> Shares:
 
 
 def record_offsets(answer: object) -> list[int]:
-    """First offsets of the record batches of an answer with one partition."""
+    """Return the base offsets of the batches in an answer with one partition."""
     records = answer.responses[0].partitions[0].records  # type: ignore[attr-defined]
     chunks = records if isinstance(records, list) else [records]
     whole = b"".join(
@@ -122,7 +122,8 @@ async def test_after_records_were_deleted_one_answer_is_empty(shares: Shares) ->
 
 
 async def test_aborted_records_are_not_acquired_where_the_group_reads_committed_ones(shares: Shares) -> None:
-    """Data 0-1, committed 2-4 and marker 5, aborted 6-8 and marker 9, 10-11, and 12-13 of an open transaction."""
+    """The log has data at 0-1, committed records at 2-4 with their marker at 5, aborted ones at 6-8 with their marker
+    at 9, data at 10-11, and 12-13 of an open transaction."""
     partition = shares.node.partitions.get("t", 0)
     partition.log.verifies_transactions = False
     producer = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
@@ -209,7 +210,7 @@ async def test_a_fetch_waits_until_something_is_appended(shares: Shares) -> None
 async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_has_grown(
     shares: Shares,
 ) -> None:
-    """As after an unclean election. In Kafka it is answered at once, again and again."""
+    """An unclean election leaves such a log. Kafka answers each fetch at once, so that clients ask again and again."""
     shares.persisters.initialize(GROUP, shares.topic_id, 0, start_offset=4)
     shares.produce(2)
     client = shares.client()
@@ -243,7 +244,7 @@ async def test_after_its_time_a_fetch_takes_what_there_is(shares: Shares) -> Non
 
 
 async def test_a_release_wakes_a_fetch(shares: Shares) -> None:
-    """In Kafka it waits for its time to be over."""
+    """In Kafka the fetch waits until its time is over."""
     shares.produce(3)
     client, other = shares.client(), shares.client()
     client.fetch(0, 0)
@@ -319,7 +320,7 @@ async def test_who_hangs_up_waits_no_more(shares: Shares) -> None:
 
 
 async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> None:
-    """However many: none of them is served within another."""
+    """That holds for any number of fetches: none is served within another one."""
     waiting = [
         shares.client().fetch(0, 0, member=f"m{number}", max_wait_ms=60_000, max_records=1)
         for number in range(8)
@@ -387,7 +388,7 @@ async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_e
 async def test_the_first_fetch_of_many_partitions_holds_nobody_up(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The durable state of each is read."""
+    """It has to read the durable state of each partition."""
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
     shares.produce(1)
     shares.produce(1, index=1)

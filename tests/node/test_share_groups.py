@@ -46,7 +46,7 @@ GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 
 
 def ask(node: Server, request: Any) -> Any:
-    """A response of one of the APIs of share groups."""
+    """Return the response of one of the APIs of share groups."""
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, VERSIONS[api_key], 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
@@ -54,7 +54,7 @@ def ask(node: Server, request: Any) -> Any:
 
 
 async def sharing(folder: Path, *settings: str) -> Server:
-    """A broker that coordinates share groups, with topics `t` and `u` of two partitions."""
+    """Start a broker that coordinates share groups, with topics `t` and `u` of two partitions."""
     node = await started(
         folder,
         "share.coordinator.state.topic.num.partitions=3",
@@ -86,7 +86,7 @@ def assigned(node: Server, answer: Any) -> dict[str, list[int]]:
 
 
 def settled(node: Server, member: str, *names: str) -> int:
-    """Join, and beat until all is assigned; the epoch."""
+    """Join, and send heartbeats until everything is assigned. Returns the member's epoch."""
     epoch: int = beat(node, member, 0, *names).member_epoch
     for _ in range(3):
         epoch = beat(node, member, epoch).member_epoch
@@ -94,7 +94,7 @@ def settled(node: Server, member: str, *names: str) -> int:
 
 
 def offsets(node: Server, **topics: list[int]) -> Any:
-    """By topic and partition: start offset, leader epoch, lag."""
+    """Return (start offset, leader epoch, lag) by topic and partition."""
     asked = [
         DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes)
         for name, indexes in topics.items()
@@ -199,7 +199,8 @@ async def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None
 
 
 def holding(held: list[Any], what: Callable[..., Any]) -> Callable[..., Later[Any]]:
-    """In place of a question to the share coordinator: what was asked, and `then`, which answers it, are held."""
+    """Return a stand-in for asking the share coordinator. It puts each question into `held`, with `then`, which answers
+    it."""
 
     def ask(*asked: Any) -> Later[Any]:
         later: Later[Any] = Later()
@@ -258,7 +259,7 @@ async def test_a_topic_that_is_deleted_while_offsets_are_described_is_left_out(
 async def test_partitions_that_there_are_not_are_described_without_asking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request may name millions; and another node would be asked for half a minute."""
+    """A request may name millions of them, and another node would be asked for half a minute."""
     node = await sharing(tmp_path)
     asked: list[int] = []
     monkeypatch.setattr(node.share_persister, "read_summary", lambda *args: asked.append(args[2]))

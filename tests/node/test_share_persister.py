@@ -23,7 +23,7 @@ TOPIC = b"t" * 16
 
 
 def told_by(answers: list[Any]) -> Callable[[Later[Any]], None]:
-    """Where an answer goes, once it is there; a KafkaError as its code."""
+    """Return a callback that puts an answer into the list once it is there. A KafkaError is put there as its code."""
 
     def told(later: Later[Any]) -> None:
         answer = later.result()
@@ -85,7 +85,7 @@ async def test_a_node_that_has_stopped_tells_nobody(tmp_path: Path) -> None:
 
 
 class Scheduler:
-    """Retries, which a test lets come."""
+    """A scheduler of retries, which wait until the test lets them come."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, Callable[[], None]]] = []
@@ -98,14 +98,14 @@ class Scheduler:
         self.waiting.clear()
 
     def go_on(self) -> float:
-        """The next retry; how long it waited."""
+        """Make the next retry. Returns its delay."""
         delay_s, callback = self.waiting.pop(0)
         callback()
         return delay_s
 
 
 class Elsewhere:
-    """A cluster of which another node leads the one partition of states. `codes` are its next answers."""
+    """A cluster in which another node leads the only partition of states. `codes` are that node's next answers."""
 
     def __init__(self, leader: int = SECOND, codes: Sequence[Error] = ()) -> None:
         self.scheduler = Scheduler()
@@ -128,7 +128,7 @@ class Elsewhere:
         return 0
 
     async def ask(self, key: Any, question: Any) -> KafkaError | None:
-        """As `ShareStates.ask`."""
+        """Answer as `ShareStates.ask` does."""
         code = self.here.pop(0)
         return KafkaError(code) if code else None
 
@@ -231,8 +231,8 @@ def test_where_one_of_those_behind_has_to_wait_the_rest_waits_behind_it() -> Non
 
 
 def test_while_another_node_is_asked_who_comes_later_waits() -> None:
-    """It would come before, where the first one has to be asked again: and the start of the later write would be
-    followed by the older one's."""
+    """Else the later write would come first if the first one has to be repeated, and the older start offset would
+    follow the later one."""
     node = Elsewhere()
     held: list[Callable[[Any], None]] = []
     said: list[int] = []

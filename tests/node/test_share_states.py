@@ -47,7 +47,7 @@ def find(node: Server, key: str) -> Any:
 
 
 async def coordinating(folder: Path, *settings: str) -> Server:
-    """A broker that is coordinator of share states already, with a topic `t` of three partitions."""
+    """Start a broker that is already coordinator of share states, with a topic `t` of three partitions."""
     node = await started(folder, "share.coordinator.state.topic.num.partitions=3", *settings)
     if "t" not in node.metadata.image.topics:
         create(node, "t", 3)

@@ -1,4 +1,4 @@
-"""A name service that takes long to answer: nobody waits for it but who has named the host."""
+"""A name service that takes long to answer: only the client that has named the host waits for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PATIENCE_S = 30
 
 
 class SlowNames:
-    """A name service that answers once it may. Names of one letter are there."""
+    """A name service that answers once the test lets it. It knows names of one letter."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -160,7 +160,7 @@ async def test_a_host_whose_quota_waits_for_the_disk_is_looked_up_once(
 
 
 class Kept:
-    """Work that a test carries out, or doesn't."""
+    """Keeps work until the test carries it out."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, Any]] = []
@@ -171,7 +171,7 @@ class Kept:
     def stop(self) -> None: ...
 
     def carry_out(self) -> None:
-        """All of it, and what follows from it."""
+        """Carry out all work, and the work that follows from it."""
         while self.waiting:
             compute, then = self.waiting.pop(0)
             ComputingAtOnce()(compute, then)

@@ -177,7 +177,7 @@ def test_a_description_of_a_topology_that_is_asked_for_isnt_stored() -> None:
 
 
 def test_nobody_hands_in_a_description_of_a_topology() -> None:
-    """There is no plugin that would keep it; whether the request makes sense isn't looked at."""
+    """There is no plugin that would keep it. Nobody checks whether the request makes sense."""
     groups = OneStreamsShard()
     request = StreamsGroupTopologyDescriptionUpdateRequest(group_id="g")
     assert groups.update(request) == (

@@ -46,7 +46,7 @@ def context(listener_name: str, api_version: int) -> Any:
 
 
 def asked_to_create(node: Server, *names: str) -> list[Any]:
-    """What is answered, which may come later."""
+    """Ask to create these topics. Returns the list of answers, which may come later."""
     answers: list[Any] = []
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     ask_controller(node.controller, node.topics.create(wanted), answers.append)
@@ -54,7 +54,7 @@ def asked_to_create(node: Server, *names: str) -> list[Any]:
 
 
 def answered(asked: Any) -> Any:
-    """The answer by now; None where it hasn't come."""
+    """Return the answer, or None if it hasn't come yet."""
     if not isinstance(asked, Later):
         return asked
     return asked.result() if asked.answer() is not asked else None

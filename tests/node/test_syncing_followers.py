@@ -1,4 +1,5 @@
-"""A follower whose disk is to have something before its leader is asked again: what it cut off, what it says it has."""
+"""A follower asks its leader again only when its disk has the last cut, and everything that the follower says it
+has."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def background() -> HeldBackground:
 
 @pytest.fixture
 def cut(tmp_path: Path, leader: Leading, background: HeldBackground) -> Following:
-    """It has cut off what its leader hasn't, and the disk doesn't have that yet."""
+    """Return a follower that has cut off what its leader lacks. Its disk doesn't have the cut yet."""
     following = Following(open_log(tmp_path / "follower", background=background))
     following.until_level(leader)
     following.log.append(batch("lost"), leader_epoch=0, now_ms=0)
@@ -76,7 +77,7 @@ def test_it_waits_for_the_disk_in_the_next_epoch_too(
 def test_what_the_disk_refuses_to_sync_the_leader_is_not_told_of(
     tmp_path: Path, leader: Leading, background: HeldBackground
 ) -> None:
-    """Else it is committed, and a power loss takes it."""
+    """Else it is committed, and a power loss might lose it."""
     following = Following(open_log(tmp_path / "follower", background=background, flush_messages=1))
     following.step(leader)
     assert following.log.log_end_offset == 3
@@ -92,7 +93,7 @@ def test_what_the_disk_refuses_to_sync_the_leader_is_not_told_of(
 
 
 def test_another_fetcher_waits_for_the_disk_too(cut: Following, background: HeldBackground) -> None:
-    """Its leader is another one, or has another address."""
+    """The partition has another leader, or the leader has another address."""
     other = ReplicaFetcher(7, lambda: 99, cut.clock, cut.quota)
     other.follow(TOPIC, "t", 0, Follower(cut.log, cut.fetches, 2, 2))
     assert other.state_of(TOPIC, 0) is SYNCING
@@ -101,7 +102,7 @@ def test_another_fetcher_waits_for_the_disk_too(cut: Following, background: Held
 
 
 def test_another_log_of_the_same_epoch_begins_anew(tmp_path: Path, cut: Following) -> None:
-    """The partition was elsewhere in between."""
+    """The partition was on other brokers in between."""
     cut.log = open_log(tmp_path / "made-anew")
     cut.follow(1)
     assert cut.state is FETCHING

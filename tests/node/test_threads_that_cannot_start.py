@@ -23,7 +23,7 @@ from storage.background import Lane, Then
 
 
 class Refusal:
-    """While it lasts no thread can be started."""
+    """No thread can be started until this ends."""
 
     def __init__(self) -> None:
         self.error: Exception | None = RuntimeError("can't start new thread")
@@ -56,7 +56,7 @@ async def until(is_so: Callable[[], object]) -> None:
 
 
 class Noted:
-    """What was done, in which thread, and what was told, in which order."""
+    """Notes what was done, in which thread, and what was told in which order."""
 
     def __init__(self) -> None:
         self.done: list[int] = []

@@ -17,18 +17,18 @@ COUNT = 3 * AT_ONCE
 
 
 class Starts:
-    """The first start raises, as where there is no memory for the lock with which it waits for the thread."""
+    """Has the first start of a thread raise, as if there were no memory for the lock that waits for the thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[threading.Thread] = []
         self.begun = threading.Event()
-        """The first thread's work has."""
+        """Set when the first thread's work has begun."""
         self.really = threading.Thread.start
         monkeypatch.setattr(threads, "RETRY_S", 0.0)
         self._monkeypatch = monkeypatch
 
     def fail(self, *, is_late: bool) -> None:
-        """`is_late`: the thread runs, and has begun its work."""
+        """Have the first start raise. `is_late`: the thread runs nevertheless, and has begun its work."""
 
         def start(thread: threading.Thread) -> None:
             self.asked.append(thread)

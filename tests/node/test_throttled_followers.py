@@ -45,7 +45,7 @@ def following(tmp_path: Path) -> Following:
 
 
 def exhaust(following: Following) -> None:
-    """Nothing more may be taken for as long as all windows are."""
+    """Use up the quota, so that nothing more may be fetched for as long as all its windows last."""
     following.quota.record(10_000_000)
 
 

@@ -33,7 +33,7 @@ VERSION = 17
 
 
 async def leading(folder: Path, *, rate: int = 100, replicas: str | None = "0:1") -> Server:
-    """It has a record, and a follower that isn't in sync."""
+    """Start a node that leads a partition with a record and a follower that isn't in sync."""
     node = await replicated(folder)
     node.metadata.append([RegisterBrokerRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=False)])
     change(node, isr=[ME])
@@ -58,7 +58,7 @@ def throttle(node: Server, replicas: str | None) -> None:
 
 
 def exhaust(node: Server) -> None:
-    """Nothing more is given for as long as its windows are together."""
+    """Use up the quota, so that followers get nothing more for as long as all its windows last."""
     node.replication_quotas.leader.record(10_000_000)
 
 
@@ -67,7 +67,7 @@ def follow(node: Server, offset: int = 0, **given: Any) -> Any:
 
 
 def given_to_follower(node: Server, offset: int = 0) -> int:
-    """Bytes of records."""
+    """Return how many bytes of records the follower is given."""
     answer = fetched(follow(node, offset))
     assert answer.error_code == Error.NONE
     return len(answer.records)
@@ -150,7 +150,7 @@ async def test_a_throttled_follower_that_has_all_may_come_in(tmp_path: Path) -> 
 
 
 async def test_what_counts_is_the_answer_of_throttled_partitions_alone(tmp_path: Path) -> None:
-    """As `FetchResponse.sizeOf` has it: behind the size of the frame, before its header."""
+    """Kafka's `FetchResponse.sizeOf` counts so: with the size of the frame, but without the header."""
     node = await leading(tmp_path, rate=1_000_000)
     response = follow(node)
     assert recorded(node) == 4 + len(encode(FetchResponse(responses=response.responses), VERSION))
@@ -182,7 +182,7 @@ async def test_a_follower_that_errs_is_told_so_however_throttled(tmp_path: Path)
 async def test_a_fetch_that_is_throttled_waits_and_is_not_ended_by_more_records(
     tmp_path: Path, rolls: bool
 ) -> None:
-    """Nor by those of an older segment."""
+    """Records of an older segment don't end it either."""
     node = await leading(tmp_path)
     if rolls:
         leader_of(node).log.roll(node.clock.now_ms())

@@ -62,7 +62,7 @@ def client_context(
 
 
 async def asked(node: Server, context: ssl.SSLContext | None) -> bytes:
-    """The error code of ApiVersions' answer. Raises OSError, or EOFError, where there is none."""
+    """Return the error code of ApiVersions' answer. Raises OSError or EOFError if there is no answer."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
         node.listeners["A"].port,
@@ -333,7 +333,7 @@ def server_context(authority: Certificates) -> ssl.SSLContext:
 def test_what_comes_with_the_end_of_the_handshake_is_served(
     run: Callable[..., Any], authority: Certificates
 ) -> None:
-    """Many clients at once, each of which sends at once: none gets another one's bytes, or loses its own."""
+    """Many clients connect together, and each sends immediately. None gets another one's bytes or loses its own."""
 
     async def told() -> None:
         listener, scheduler = GatedListener(), LoopScheduler()

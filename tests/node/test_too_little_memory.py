@@ -39,7 +39,7 @@ from tests.support.wishes import tell
 
 
 class StillWorker:
-    """A process that nothing can be sent to, and whoever starts it."""
+    """A process that nothing can be sent to. It also stands in for what starts it."""
 
     killed = False
 
@@ -77,7 +77,7 @@ async def test_a_block_of_producer_ids_is_asked_for_again(
 
 
 def settled(node: Server, producer: Producer, word: str = "CompleteCommit") -> None:
-    """The transaction ends by what is to come by the clock."""
+    """Check that the transaction ends when its retry is due."""
     assert state(node) == "PrepareCommit"
     clock_of(node).advance_ms(TransactionSettings().retry_backoff_ms)
     node.timers.fire_due()
@@ -227,7 +227,7 @@ async def test_a_change_of_the_metadata_is_committed_though_its_sync_had_to_begi
 async def test_what_is_in_the_metadata_log_is_decided_by_whatever_its_sync_fails_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Else the same topic would be created twice, which no start could replay."""
+    """Else the same topic could be created twice, which no start could replay."""
     node = await coordinating(tmp_path)
     node.metadata.commit_when_synced()
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A topic that is asked for twice in one decision is made once: the log that says it twice could not be read."""
+"""A topic that one decision asks for twice is created once. A log that creates it twice couldn't be read."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Pat
 async def test_a_batch_that_ends_before_its_sequence_fails_the_whole_request(
     tmp_path: Path, size: int, producer_id: int, errors: list[Error]
 ) -> None:
-    """Kafka looks for the sequence of whoever has a producer id, and finds the end of the buffer."""
+    """Kafka looks for the sequence of a batch that has a producer id, and finds the end of the buffer."""
 
     node = await coordinating(tmp_path)
     whole = build_batch([(node.clock.now_ms(), b"k", b"v", ())])
@@ -205,7 +205,7 @@ async def test_kafka_14402_a_marker_between_the_question_and_the_append_voids_th
 
 
 async def ending(node: Server, version: int) -> Producer:
-    """A producer whose commit is logged, and one turn of the loop short of all its markers."""
+    """Return a producer whose commit is logged. All its markers will be written after one more turn of the loop."""
     producer = Producer(node, version=version).begin()
     helper = Producer(node, version=1)
     helper.producer_id, helper.epoch = producer.producer_id, producer.epoch

@@ -38,7 +38,7 @@ def _no_faults() -> Iterator[None]:
 
 
 def refuse_appends_to(*places: str) -> None:
-    """No space is left for what is appended to a file whose path has one of these in it."""
+    """Have the disk refuse appends, for lack of space, to files whose path contains one of these."""
 
     def hook(operation: str, path: str, size: int) -> int | None:
         if operation == "append" and any(place in path for place in places):

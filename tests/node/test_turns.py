@@ -34,7 +34,7 @@ from tests.support.wire import Client, Outcome
 
 
 class ManualScheduler:
-    """Calls when it is told to."""
+    """A scheduler that calls when the test says so."""
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], object]] = deque()
@@ -134,7 +134,7 @@ def test_a_list_is_gone_through_in_portions_and_a_short_one_as_it_is() -> None:
 
 
 async def served_meanwhile(node: Server, request: Any, version: int) -> tuple[Any, int]:
-    """The answer to a long request, and the answers that another client was given before."""
+    """Return the answer to a long request, and how many answers another client got before it."""
     with Client(Straight(node)) as long, Client(Straight(node)) as short:
         sent = long.send(request, version)
         served = 0

@@ -1,4 +1,4 @@
-"""What lies in memory of an answer between ranges of files counts among the answers that aren't read."""
+"""The parts of an answer that lie in memory between ranges of files count among the unread answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGES = 8
 
 
 class Interleaved(FromFile):
-    """Answers with ranges of the file and what lies in memory between them, as a Fetch of many partitions."""
+    """Answers with ranges of the file and bytes in memory between them, like a Fetch of many partitions."""
 
     def serve(self, connection: Connection, asked: memoryview) -> Answer:
         self.served += 1

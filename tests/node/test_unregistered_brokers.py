@@ -1,4 +1,4 @@
-"""A broker is taken out of the cluster by hand: what it was in sync of goes on without it."""
+"""A broker is removed from the cluster by hand: the partitions in whose ISR it was go on without it."""
 
 from __future__ import annotations
 

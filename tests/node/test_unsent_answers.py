@@ -39,7 +39,7 @@ RUNS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [asyncio.run, uvloop.run
 
 
 class FromFile:
-    """Answers `<from>-<to>` with that part of the file, other frames with themselves."""
+    """Answers `<from>-<to>` with that part of the file, and other frames with themselves."""
 
     def __init__(self, path: Path) -> None:
         self.files = DiskFiles()
@@ -75,7 +75,7 @@ class FromFile:
 
 
 class HeldTransport:
-    """What it is given stays with it."""
+    """A transport that keeps everything that it is given."""
 
     def __init__(self, of: socket.socket) -> None:
         self._socket = of
@@ -92,7 +92,7 @@ class HeldTransport:
 
 
 class TakingTransport:
-    """Takes all that it is given."""
+    """A transport that takes everything that it is given."""
 
     def __init__(self, of: socket.socket | None, taken: bytearray) -> None:
         self._socket = of
@@ -113,7 +113,7 @@ Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]
 
 @asynccontextmanager
 async def connected(source: FromFile) -> AsyncIterator[Peer]:
-    """A client whose socket holds little, and the broker's side of its connection."""
+    """Yield a client whose socket holds little, and the broker's side of its connection."""
     loop = asyncio.get_running_loop()
     made: list[Connection] = []
 
@@ -145,7 +145,7 @@ async def exactly(reader: asyncio.StreamReader, size: int) -> bytes:
 
 
 async def blocked(connection: Connection) -> None:
-    """Until the socket takes no more."""
+    """Wait until the socket takes no more."""
     transport = connection.transport
     assert transport is not None
     while not transport.get_write_buffer_size():
@@ -277,7 +277,7 @@ def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_dis
 
 @pytest.mark.parametrize("run", RUNS)
 def test_what_the_socket_takes_slowly_is_read_in_small_parts(run: Callable[..., Any], tmp_path: Path) -> None:
-    """What it doesn't take has to be read again."""
+    """Bytes that the socket doesn't take have to be read again."""
 
     async def told() -> None:
         source = FromFile(tmp_path / "file")

@@ -1,4 +1,5 @@
-"""Requests that wait for what this node is getting ready for: how long, how many, and what becomes of who hangs up."""
+"""Requests that wait for what this node is getting ready for: how long, how many, and what happens when their client
+hangs up."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from tests.support.wire import Answer, Client, Outcome
 
 
 class NeverReady:
-    """A node that has something to follow, and never comes to its end."""
+    """A node that has a change of the metadata to follow, and isn't ready until the test says so."""
 
     def __init__(self, node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         lacking = Need(lambda here, request: None if self.is_ready else "all")
@@ -51,7 +52,7 @@ class NeverReady:
         asyncio.get_running_loop().call_soon(callback)
 
     def cancel(self) -> None:
-        """Its timers are called by tests alone."""
+        """Do nothing: only tests call the timers."""
 
     @property
     def waiting(self) -> int:
@@ -115,7 +116,8 @@ async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_b
 async def test_what_waits_is_never_done_where_its_client_hangs_up(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would have been refused: nobody knows of a producer id, or a member, that is made for who has gone."""
+    """Without the wait it would have been refused. Nobody would know of a producer id or a member that is made for a
+    client that has gone."""
     never = NeverReady(node, monkeypatch)
     for _ in range(3):
         client = Client(Straight(node))
@@ -233,7 +235,7 @@ def test_all_that_may_wait_is_served_and_asks_for_fields_that_there_are() -> Non
 
 
 def with_an_entry(kind: type[Any]) -> Any:
-    """One in each list, and in each of its lists."""
+    """Return a message with one entry in each list, and in each of the entry's lists."""
     made = kind()
     for field in kind.FIELDS:
         if field.kind == "array":

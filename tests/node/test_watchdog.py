@@ -1,4 +1,4 @@
-"""Who holds the loop for long: it is logged, and a connection that sends much at once lets others in between."""
+"""A step that holds the loop for long is logged, and a connection that sends much at once lets others in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def turns_of_the_loop() -> None:
 
 
 class Time:
-    """A clock that goes on by itself, as each reading finds out."""
+    """A clock that moves on by one step with each reading."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -162,7 +162,7 @@ async def test_beside_others_a_connection_is_served_for_less() -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_who_asks_while_another_one_has_its_turn_is_served_before_the_next(run: Callable[..., Any]) -> None:
-    """The loop finds who had more to read before whoever has sent something since."""
+    """The loop finds a connection with more to read before one that has sent something since."""
 
     async def asked() -> None:
         loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ def test_who_asks_while_another_one_has_its_turn_is_served_before_the_next(run: 
 
 
 async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() -> None:
-    """libuv reads on where a read has filled the room for it."""
+    """libuv reads on if a read has filled the room for it."""
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S * 0.6
     sent = [b"%d" % number + bytes(9_000) for number in range(8)]

@@ -1,4 +1,4 @@
-"""The client of the tests, straight to a node and over a socket."""
+"""The tests' client, connected to a node directly and over a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a log is in force: where it can't be, the node stops, and the next start reads it from there."""
+"""Everything in a log is in force. If it can't be applied, the node stops, and the next start reads it from the log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_transaction_whose_record_is_written_and_not_applied_stops_the_n
 
 
 def does_not_commit_alone(node: Server) -> None:
-    """What is appended is committed by `Leader.advance`, as where there are other replicas."""
+    """Have only `Leader.advance` commit what is appended, as if there were other replicas."""
     node.partitions.get("__transaction_state", 0).leader()._commits_alone = False
 
 
@@ -71,7 +71,7 @@ async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
 def test_a_batch_whose_producer_is_not_known_by_it_breaks_an_invariant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its repetition would be written a second time."""
+    """Else a retry of the batch would be written a second time."""
     log = open_log(tmp_path)
     append_to(log, produced(0))
     fail(monkeypatch, ProducerStates, "apply_data")

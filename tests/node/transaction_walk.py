@@ -52,12 +52,12 @@ _LEFT_OUT = frozenset(
         "topic_id",
     )
 )  # fmt: skip
-"""Fields that say nothing here, or something else each time."""
+"""Fields that say nothing here, or differ each time."""
 _NOT_YET = frozenset((Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS))
 
 
 class Walk:
-    """`blocks` by the names under which the document has them."""
+    """A walk through one transaction. `blocks` has the blocks by their names in the document."""
 
     def __init__(self, folder: Path, client: Client) -> None:
         self.blocks: dict[str, str] = {}
@@ -66,7 +66,7 @@ class Walk:
         self._seen = dict.fromkeys(LOGS, 0)
 
     async def step(self, name: str, request: Message, version: int) -> Any:
-        """Ask, and tell what came of it."""
+        """Send the request, and add a block with the answer and the records that it left."""
         answer = await self._client.answer(request, version)
         asked = f"{type(request).__name__.removesuffix('Request')} v{version}"
         lines = [f"> {asked} {_shown(to_json(request, version))}", f"< {_shown(to_json(answer, version))}"]
@@ -99,7 +99,7 @@ class Walk:
             yield data[position : position + header.size_bytes], header
 
     def bytes_of(self, name: str, log: str, number: int) -> None:
-        """A batch of a log, field by field."""
+        """Add a block with a batch of a log, field by field."""
         batch, _ = [*self._batches(log)][number]
         rows = []
         for field in fields_of_batch(batch):
@@ -130,7 +130,7 @@ def _records(producer_id: int, sequence: int, value: bytes) -> memoryview:
 
 
 async def walked() -> dict[str, str]:
-    """The blocks."""
+    """Return the blocks of a whole transaction."""
     with tempfile.TemporaryDirectory() as folder:
         node = await started(Path(folder), *SETTINGS, now_ms=NOW_MS)
         try:
@@ -194,7 +194,7 @@ async def _walk(walk: Walk, client: Client) -> None:
 
 
 async def _coordinated(client: Client, key_type: int, key: str) -> None:
-    """The topic of the coordinator is made when somebody first asks for one."""
+    """Wait until there is a coordinator: its topic is created when somebody first asks for it."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     while True:
         [found] = (await client.answer(request, 6)).coordinators
@@ -207,12 +207,12 @@ _BLOCK = re.compile(r"(<!-- walk: ([\w ]+) -->\n```text\n)(.*?)(```)", re.DOTALL
 
 
 def renewed(document: str, blocks: dict[str, str]) -> str:
-    """The document with these blocks. Raises KeyError for one that there isn't."""
+    """Return the document with these blocks. Raises KeyError if it has a block that isn't among them."""
     return _BLOCK.sub(lambda found: f"{found[1]}{blocks[found[2]]}\n{found[4]}", document)
 
 
 def names(document: str) -> list[str]:
-    """Of the blocks that it has."""
+    """Return the names of the blocks in the document."""
     return [found[2] for found in _BLOCK.finditer(document)]
 
 

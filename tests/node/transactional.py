@@ -47,7 +47,7 @@ TIMEOUT_MS = 60_000
 
 
 def ask(node: Server, request: Any, version: int) -> Any:
-    """A response, or an awaitable of one."""
+    """Return the response, or an awaitable of it."""
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
@@ -55,7 +55,7 @@ def ask(node: Server, request: Any, version: int) -> Any:
 
 
 async def coordinating(folder: Path, *settings: str, partitions: int = 2) -> Server:
-    """A broker that is coordinator already, with a topic `t`; one partition of each internal topic."""
+    """Start a broker that is already coordinator, with a topic `t` and one partition of each internal topic."""
     node = await started(
         folder, "transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1", *settings
     )
@@ -97,7 +97,7 @@ def state(node: Server, transactional_id: str = "tx") -> str:
 
 
 class Producer:
-    """Of transactions version 1 or 2; `begin` is an InitProducerId that has to succeed."""
+    """A producer of transactions version 1 or 2. `begin` is an InitProducerId that has to succeed."""
 
     def __init__(self, node: Server, transactional_id: str = "tx", *, version: int = 2) -> None:
         self.node = node
@@ -150,7 +150,7 @@ class Producer:
         sequence: int | None = None,
         acks: int = -1,
     ) -> Any:
-        """The response to one record for each partition, or an awaitable of it. Sequences aren't counted on."""
+        """Send one record to each partition. Returns the response, or an awaitable of it. Sequences don't advance."""
         data: dict[str, list[PartitionProduceData]] = {}
         for name, index in partitions:
             batch = build_batch(
@@ -170,7 +170,7 @@ class Producer:
         return ask(self.node, request, version or (12 if self.version == 2 else 11))
 
     def send(self, topic: str = "t", index: int = 0, *, version: int | None = None) -> Error:
-        """One record; its sequence follows the one before where that was taken."""
+        """Send one record. The sequence advances if it is accepted."""
         answer = self.produce((topic, index), version=version)
         error = errors_of(answer)[0]
         if error is Error.NONE:
@@ -238,7 +238,7 @@ def errors_of(produced: Any) -> list[Error]:
 
 
 def committed(node: Server, group_id: str = "g") -> tuple[int, Error]:
-    """The offset of t-0 that a consumer is given which wants a stable one."""
+    """Return the committed offset of t-0, and its error, that a consumer gets when it requires a stable one."""
     request = OffsetFetchRequest(
         group_id=group_id,
         topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])],
