@@ -218,7 +218,7 @@ async def test_no_deleted_topic_is_left_in_a_cycle(node: Server) -> None:
 def test_no_connection_keeps_its_buffer_when_its_client_is_gone(
     run: Callable[..., Any], resets: bool, encrypted: bool
 ) -> None:
-    """That holds even if the loop's transport is still referenced."""
+    """The connection lets go of its buffer, whatever the loop's transport still holds."""
 
     async def served() -> None:
         loop = asyncio.get_running_loop()

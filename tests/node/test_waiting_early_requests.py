@@ -116,8 +116,8 @@ async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_b
 async def test_what_waits_is_never_done_where_its_client_hangs_up(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the wait it would have been refused. Nobody would know of a producer id or a member that is made for a
-    client that has gone."""
+    """Dropping the request does no harm: nobody would know of a producer id or a member that is made for a client that
+    has gone."""
     never = NeverReady(node, monkeypatch)
     for _ in range(3):
         client = Client(Straight(node))
