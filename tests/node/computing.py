@@ -1,4 +1,4 @@
-"""Batches that take long to check, and what computes them when a test lets it."""
+"""Batches that take long to check, and a stand-in for the threads that check them, which a test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders to be damaged: what a node leaves that has used every kind of file, and what it had acknowledged."""
+"""Folders to be damaged, left by a node that has used every kind of file, and everything that it had acknowledged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ Records = dict[int, tuple[bytes | None, bytes | None]]
 
 
 class Known(NamedTuple):
-    """What was acknowledged: records by partition and offset, at either level of isolation; offsets; transactions."""
+    """Everything that was acknowledged: records by partition and offset, at both isolation levels, offsets, and
+    transactions."""
 
     all: dict[tuple[str, int], Records]
     committed: dict[tuple[str, int], Records]

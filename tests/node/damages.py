@@ -31,7 +31,7 @@ KINDS = (
     "metadata.checkpoint",
     "folder",
 )
-"""Of files; `metadata.log` is the metadata's own, `folder` a partition's whole folder."""
+"""Kinds of files. `metadata.log` is the metadata's own log, and `folder` is the whole folder of a partition."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ class Request(NamedTuple):
     version: int
     fields: dict[str, Any]
     committed_topics: tuple[str, ...] = ()
-    """It finds them in what is committed, as in Kafka: so they have to be the same there and in what is written."""
+    """The request looks these topics up in the committed metadata, as in Kafka. So they have to be the same there and
+    in the written metadata."""
 
 
 class Requests:

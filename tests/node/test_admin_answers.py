@@ -1,4 +1,4 @@
-"""What elections, reassignments and updates of features answer beside what is decided."""
+"""The answers of elections, reassignments and updates of features, beyond the decision itself."""
 
 from __future__ import annotations
 

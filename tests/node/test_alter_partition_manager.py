@@ -1,4 +1,4 @@
-"""What leaders ask of their controller: together, one request at a time, until it is answered."""
+"""Leaders ask their controller together, one request at a time, until it has answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is altered on a running broker is in force with the answer, and after a restart."""
+"""A setting that is altered on a running broker is in force when the answer comes, and after a restart."""
 
 from __future__ import annotations
 

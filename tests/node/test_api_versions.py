@@ -1,4 +1,4 @@
-"""What a node says of features to whoever connects."""
+"""What a node tells every client about features."""
 
 from __future__ import annotations
 

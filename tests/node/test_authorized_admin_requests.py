@@ -1,4 +1,4 @@
-"""What is answered to a client that may not see or change topics, settings and log directories."""
+"""The answers to a client that may not see or change topics, settings and log directories."""
 
 from __future__ import annotations
 

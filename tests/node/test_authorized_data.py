@@ -1,4 +1,4 @@
-"""What those who may not write or read are told: produce, fetch, and what asks for offsets."""
+"""The answers to clients that may not write or read, when they produce, fetch, or ask for offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered to a client that may not do what it asks for: Kafka's answer, and nothing is done or disclosed."""
+"""A client that may not do what it asks for gets Kafka's answer, and nothing is done or disclosed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request decides fits into the bytes of one batch of the metadata log, or the request is refused."""
+"""A request is refused if the records that it decides don't fit into one batch of the metadata log."""
 
 from __future__ import annotations
 

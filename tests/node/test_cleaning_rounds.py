@@ -1,4 +1,4 @@
-"""What one round of the cleaner does beside the passes it begins, and what it leaves behind."""
+"""What one round of the cleaner does besides beginning passes, and what it leaves behind."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
     "close": lambda transport: transport.close(),
     "abort": lambda transport: transport.abort(),
 }
-"""All that the broker does with one."""
+"""Everything that the broker does with a transport."""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

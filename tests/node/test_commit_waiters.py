@@ -1,4 +1,4 @@
-"""Who waits for an offset to be committed is told once, in order, whatever the others do."""
+"""Each waiter for an offset to be committed is told once, in order, whatever the other waiters do."""
 
 from __future__ import annotations
 

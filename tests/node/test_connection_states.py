@@ -1,4 +1,4 @@
-"""What holds a connection up: every cell of its table, and the real connection's way through them."""
+"""The reasons that hold a connection up: every cell of their table, and a real connection's way through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller: a request is decided by what is written, and answered once that is committed."""
+"""The controller decides a request by what is written, and answers it once the decision is committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to another node that are cut without a word, over real sockets and over uvloop's."""
+"""Connections to another node that are cut silently, over asyncio's sockets and over uvloop's."""
 
 from __future__ import annotations
 

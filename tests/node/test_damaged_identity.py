@@ -1,4 +1,5 @@
-"""Files that say whose a folder is and which topic's a partition: where they make no sense, a start says what to do."""
+"""Files that say which node a folder belongs to, and which topic a partition. If they make no sense, a start says what
+to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for the metadata log is told once, in order."""
+"""Each waiter for the metadata log is told once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an answer leaves the dispatch: a small one as one object, a larger one as the chunks it was encoded into."""
+"""A small answer leaves the dispatch as one object, and a larger one as the chunks that it was encoded into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for what the metadata says and this node is still getting ready for: they wait, and meet no error."""
+"""Requests for things that the metadata has, and that this node is still getting ready for, wait, and get no error."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.support.whole_server import crash, started
 from tests.support.wire import Answer, Client, Outcome, Sent
 
 MANY = 1_200
-"""Partitions, which are followed in several steps."""
+"""So many partitions that the node takes several steps to follow them."""
 
 JOIN = (
     JoinGroupRequest(

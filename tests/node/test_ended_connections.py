@@ -1,4 +1,4 @@
-"""What a client has sent whole counts, though it ends the connection before that is served."""
+"""A request that a client has sent completely counts, even if it ends the connection before the request is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a pass that was ended or has failed: what is said of the partition, and who is told."""
+"""What is left of a pass that was ended or has failed, what is said about its partition, and who is told."""
 
 from __future__ import annotations
 

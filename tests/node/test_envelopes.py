@@ -1,4 +1,4 @@
-"""What a broker hands on to the controller in its clients' names."""
+"""Requests that a broker forwards to the controller on behalf of its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A disk that refuses: what fails is answered and tried again, and nothing else is drawn in."""
+"""A disk that refuses operations: the failure is answered and the operation tried again, and nothing else is
+affected."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Who goes first where the memory that all connections share is short."""
+"""Who goes first when the memory that all connections share is short."""
 
 from __future__ import annotations
 

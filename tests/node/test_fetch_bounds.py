@@ -1,4 +1,5 @@
-"""A Fetch of many partitions: the later ones are bounded as the first ones, though little of them is taken at once."""
+"""In a Fetch of many partitions the later ones have the same bounds as the first ones, though little of them is taken
+at once."""
 
 from __future__ import annotations
 

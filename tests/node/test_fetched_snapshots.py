@@ -1,4 +1,4 @@
-"""A snapshot of the metadata comes to an observer in pieces, and is begun anew where they don't fit."""
+"""An observer fetches a snapshot of the metadata in pieces, and begins again if they don't fit together."""
 
 from __future__ import annotations
 

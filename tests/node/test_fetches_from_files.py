@@ -1,4 +1,4 @@
-"""Fetches whose answers lie in files yet when they are sent."""
+"""Fetches whose answers still lie in files when they are sent."""
 
 from __future__ import annotations
 

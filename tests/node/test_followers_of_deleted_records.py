@@ -1,4 +1,4 @@
-"""A follower that comes back when its leader has deleted what is as old as its own last records."""
+"""A follower that comes back after its leader has deleted records as old as the follower's last ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Settings altered by way of a broker whose controller is elsewhere: it does its own part, and what is left goes on."""
+"""Settings that are altered at a broker whose controller is another node: the broker does its own part, and forwards
+the rest."""
 
 from __future__ import annotations
 

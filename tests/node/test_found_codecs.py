@@ -1,4 +1,4 @@
-"""Topics of a folder that want a codec whose library isn't installed here."""
+"""Topics of a folder that need a codec whose library isn't installed here."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ HOUSE = str(Path(broker.__file__).parents[1])
 FLOORS = tuple(f"{HOUSE}/{name}/" for name in ("broker", "coordinator", "protocol", "storage"))
 FEW, MANY = 2, 200
 TIMES = 4
-"""Where the machine is slow, others are let in between by the clock, which takes steps, too."""
+"""Each exchange is measured this often. On a slow machine the clock lets others in between, which takes steps, too."""
 TOLERATED = 1.02
 INDEXED = 200
-"""So many batches are more than lie between two entries of an index: among fewer there is less to be looked for."""
+"""These are more batches than lie between two entries of an index. With fewer batches a search takes fewer steps."""
 TOPIC = 2
 
 Grow = Callable[[Server, int], Awaitable[None]]

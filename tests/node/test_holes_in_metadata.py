@@ -1,4 +1,4 @@
-"""A loss of power amid the deletion of what lies below a snapshot of the metadata leaves any of its segments."""
+"""If power is lost while the log below a snapshot of the metadata is deleted, any of its segments may be left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over all logs by the clock: in turns of the loop, each log once, however many there are."""
+"""Periodic tasks go over all logs in turns of the loop, and handle each log once, however many there are."""
 
 from __future__ import annotations
 

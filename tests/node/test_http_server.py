@@ -1,4 +1,4 @@
-"""HTTP at a node: what comes in is bounded, and whoever misbehaves loses its connection and nothing else."""
+"""HTTP at a node: input is bounded, and a client that misbehaves loses its connection and nothing else."""
 
 from __future__ import annotations
 

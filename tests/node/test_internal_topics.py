@@ -1,4 +1,5 @@
-"""Topics of streams applications, made by the broker: not waited for, not asked for twice, refusals told later."""
+"""The broker creates topics for streams applications. Nobody waits for them, none is asked for twice, and refusals are
+told later."""
 
 from __future__ import annotations
 

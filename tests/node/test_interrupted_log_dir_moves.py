@@ -1,4 +1,4 @@
-"""Moves between log directories that a stop, a crash or a failing disk comes into."""
+"""Moves between log directories that a stop, a crash or a failing disk interrupts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that is to join a cluster, and can't."""
+"""A broker that should join a cluster, and can't."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOINS = (
     f"{TIMEOUT}100",
 )
 NOBODY = "localhost:1"
-"""Where no controller is."""
+"""An address at which there is no controller."""
 
 
 async def refusal(folder: Path, controller: str, port: int = 0) -> str:

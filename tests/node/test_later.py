@@ -1,4 +1,4 @@
-"""An answer that comes later: once, to whom still waits for it."""
+"""An answer that comes later comes once, to those who still wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup of many members: in turns, and answered as if it were one."""
+"""LeaveGroup of many members is done in turns, and answered as if it were done at once."""
 
 from __future__ import annotations
 

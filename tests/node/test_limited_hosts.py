@@ -1,4 +1,4 @@
-"""Limits that are set by a host: what can't be resolved or isn't a number, and when the name service is asked."""
+"""Limits of hosts: hosts that can't be resolved, values that aren't numbers, and when the name service is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker bounds, each a test that the bound is one: what fits is taken, and one more isn't."""
+"""The broker's bounds. For each a test shows that what fits is taken, and that one more isn't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a broker listens, what it tells of that, and by which settings."""
+"""Where a broker listens, which addresses it tells, and which settings say so."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a node does to compact its logs: rounds, what is asked for, what ends a pass, what can't be compacted."""
+"""How a node compacts its logs: in rounds and on request, what ends a pass, and what can't be compacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition that is followed goes to another log directory, while its leader's log makes it lose its end."""
+"""A follower's partition moves to another log directory, while its leader's log makes it lose its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OTHER = 2
 IN_COMMON = 5
 RECORDS = 8
 TURNS = 200
-"""More than a move of so little takes."""
+"""More turns than a move of so few records takes."""
 
 
 @pytest.fixture(autouse=True)

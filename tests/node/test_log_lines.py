@@ -1,4 +1,4 @@
-"""What a line of the log looks like, whatever is named in it."""
+"""The form of a line of the log, whatever it names."""
 
 from __future__ import annotations
 

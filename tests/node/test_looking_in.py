@@ -1,4 +1,4 @@
-"""What a test sees of a broker without a client, in pages of a bounded size."""
+"""A test can look into a broker without a client. It sees pages of a bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scrape says is what happened."""
+"""A scrape shows what happened."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
 
 
 OURS = {"kafka_server_transaction_coordinator_metrics_num_partitions"}
-"""What Kafka tells of its other coordinators."""
+"""A series that Kafka has for its other coordinators only."""
 
 
 async def test_what_has_a_name_of_kafkas_beans_is_there_in_kafka(tmp_path: Path) -> None:

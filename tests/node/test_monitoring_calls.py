@@ -112,7 +112,7 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
 }
 
 OF_A_CLASSIC_GROUP = {"ConsumerGroupDescribe": Error.GROUP_ID_NOT_FOUND}
-"""As Kafka says of one that isn't of this protocol: the client then asks with DescribeGroups."""
+"""Kafka answers so about a group that isn't of this protocol. The client then asks with DescribeGroups."""
 
 
 @pytest.mark.parametrize("monitor", CALLS)

@@ -1,4 +1,4 @@
-"""What an incremental answer lists: field by field what Kafka's does (`CachedPartition.maybeUpdateResponseData`)."""
+"""An incremental answer lists the same as Kafka's, field by field (`CachedPartition.maybeUpdateResponseData`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIELDS: dict[str, tuple[Any, bool]] = {
     "preferred_read_replica": (OTHER, True),
     "records": (b"x", True),
 }
-"""Of a partition's answer: a value that says more than an empty one, and whether Kafka lists a partition for it."""
+"""The fields of a partition's answer: a value that isn't empty, and whether Kafka lists a partition because of it."""
 
 
 def _finish(sessions: FetchSessions, plan: FetchPlan, answers: fetch_sessions.Answered) -> Any:

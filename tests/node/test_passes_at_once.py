@@ -1,4 +1,4 @@
-"""How many passes are made at once, and that the next one begins as soon as it may."""
+"""Only so many passes are made at once, and the next one begins as soon as it may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the leader of the metadata log answers to those that fetch it."""
+"""The answers of the metadata log's leader to those that fetch the log."""
 
 from __future__ import annotations
 

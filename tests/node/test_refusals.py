@@ -1,5 +1,5 @@
-"""What is refused leaves nothing behind that only the collector of cycles would find: it looks at what is old once in a
-hundred million objects, and a refused change may have made ten thousand."""
+"""A refused change leaves nothing behind that only the collector of cycles would find. The collector looks at old
+objects once in a hundred million objects, and a refused change may have made ten thousand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request names again and again: answered once more up to a bound, and its cost is that of what is distinct."""
+"""Entries that a request repeats are answered again up to a bound, and cost only as much as the distinct ones."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ def test_the_repeats_of_all_lists_count_together(monkeypatch: pytest.MonkeyPatch
 CHANGES_CONNECTION = {"SaslHandshake", "SaslAuthenticate"}
 
 ANSWERED_BYTES_PER_ASKED = 30
-"""Of one entry that is there once more. What a refusal says is a sentence, where the entry may be a few bytes."""
+"""The bound for an entry that is repeated. A refusal says a whole sentence, while the entry may have only a few
+bytes."""
 
 
 def of_many(message: type[Struct], version: int, times: int) -> Struct:

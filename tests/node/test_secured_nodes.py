@@ -1,4 +1,4 @@
-"""Brokers and their controller that sign in at each other: all that they say to each other goes so, and as whom."""
+"""Brokers and their controller sign in at each other. The tests say that all their connections do, and as whom."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def ends(nodes: SecuredNodes, topic: str) -> list[tuple[int, int]]:
 
 
 async def play(nodes: SecuredNodes) -> None:
-    """A topic on all nodes, and a transaction over leaders on each of them. What nodes say to each other for it:
-    registrations, heartbeats, the metadata, a topic and producer ids by the controller, replicas, ISRs, markers."""
+    """Create a topic on all nodes, and run a transaction over leaders on each of them. For that the nodes exchange
+    registrations, heartbeats, the metadata, a topic and producer ids by the controller, replicas, ISRs, and markers."""
     await nodes.create("orders", len(PARTITIONS))
     image = nodes.controller.metadata.image
     leaders = {each.leader for each in image.topics["orders"].partitions.values()}
@@ -112,8 +112,8 @@ async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
 
 
 async def test_certificates_of_all_nodes_give_way_to_another_authoritys(tmp_path: Path) -> None:
-    """In three steps, each at all nodes, which stay: both authorities are trusted, the keys are the new one's, the new
-    one alone is trusted. What connects from then on, in any direction, shows and trusts the new ones."""
+    """Three steps do it, each at all nodes, which go on running: trust both authorities, use the new one's keys, and
+    trust only the new one. Connections from then on, in any direction, show and trust the new certificates."""
     keys, trusted = tmp_path / "keys.pem", tmp_path / "trusted.pem"
     both = tmp_path / "both.pem"
     both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())

@@ -1,4 +1,4 @@
-"""What the batches of one request may unpack to, in all."""
+"""How much the batches of one request may unpack to in all."""
 
 from __future__ import annotations
 
