@@ -1,4 +1,4 @@
-"""Whole nodes in this process: what a test starts is stopped and looked over when it has ended.
+"""Whole nodes in this process: when a test has ended, its nodes are stopped and checked.
 
 No other process is started: see `tests/unit`.
 """

@@ -26,7 +26,7 @@ TOPICS = ("t", "c")
 GROUPS = ("g",)
 IDS = ("tx", "open")
 
-DELETED_BELOW = 3  # of t-0, by DeleteRecords
+DELETED_BELOW = 3  # in t-0, by DeleteRecords
 Records = dict[int, tuple[bytes | None, bytes | None]]
 
 

@@ -140,7 +140,7 @@ class Following:
         for _ in range(50):
             self.step(leader)
             if self.log.log_end_offset == leader.log.log_end_offset and self.state is FETCHING:
-                self.step(leader)  # which finds out whether it is the same
+                self.step(leader)  # this finds out whether the logs are the same
                 if self.log.log_end_offset == leader.log.log_end_offset and self.state is FETCHING:
                     return
         raise AssertionError("it never comes level")

@@ -100,9 +100,7 @@ class Requests:
             for name in self.topics()
         ]
         fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": self.only()}
-        return Request(
-            create_topics, 19, 4, fields
-        )  # v5 tells the settings that are in force as it is answered
+        return Request(create_topics, 19, 4, fields)  # v5 answers with the settings then in force
 
     def delete(self) -> Request:
         names = self.topics()

@@ -1,4 +1,4 @@
-"""Records of internal topics as no broker should have written them: whole by their form, poisoned by what they say.
+"""Records of internal topics that no broker should have written: their form is right, but what they say is wrong.
 
 Chance is an argument, so that a seed makes the same ones again.
 """

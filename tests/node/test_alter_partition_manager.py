@@ -201,11 +201,11 @@ def test_a_refused_request_is_sent_again_with_what_came_meanwhile(
     leaders.submit(ORDERS, 0)
     leaders.channel.answer(refusal)
     assert leaders.told == []
-    leaders.broker_epoch = 50  # it has registered anew
+    leaders.broker_epoch = 50  # it has registered again
     assert leaders.timers.next() == ALTER_PARTITION_RETRY_MS
     assert (leaders.asked(), leaders.channel.request.broker_epoch) == ([(ORDERS, 0)], 50)
     leaders.channel.answer(refusal)
-    leaders.submit(LINES, 0)  # doesn't wait for the time, as in Kafka
+    leaders.submit(LINES, 0)  # doesn't wait for the timer, as in Kafka
     assert leaders.asked() == [(ORDERS, 0), (LINES, 0)]
     assert leaders.timers.waiting == []
     leaders.channel.answer(answer_to(leaders.asked()))
@@ -216,7 +216,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     leaders.channel.answer(answer_to([(LINES, 5)]))
-    assert not leaders.channel.is_busy  # else a controller that always does would be asked without end
+    assert not leaders.channel.is_busy  # else a controller that always leaves it out would be asked without end
     assert leaders.timers.next() == ALTER_PARTITION_RETRY_MS
     assert leaders.asked() == [(ORDERS, 0)]
     assert leaders.told == []

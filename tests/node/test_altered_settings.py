@@ -301,7 +301,7 @@ async def test_a_start_after_a_kill_begins_where_records_were_deleted(tmp_path: 
     for _ in range(3):
         append(node, "t")
     delete_before(node, "t", 2)
-    await node.background.finish()  # no clock has to come to it
+    await node.background.finish()  # no timer is needed for it
     crash(node)
 
     again = await started(tmp_path)

@@ -139,7 +139,7 @@ async def test_whoever_hangs_up_leaves_nothing_behind_that_waits_for_the_control
         if isinstance(answer, Later) and waiting(node):
             kinds.add(request.key)
             answer.abandon()
-        if request.key != 22:  # whose blocks are the node's own concern: one is asked for at a time
+        if request.key != 22:  # the node itself asks for blocks of producer ids, one at a time
             assert waiting(node) <= 1, request
     assert len(kinds) >= 10
     take_turns(node)

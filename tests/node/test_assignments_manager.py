@@ -176,7 +176,7 @@ def test_a_request_that_failed_is_sent_again_ever_later(
     broker.timers.next()
     for waited_ms in (200, 400, 800, 1_600, 3_200, 6_400, ASSIGNMENTS_BACK_OFF_MS, ASSIGNMENTS_BACK_OFF_MS):
         broker.channel.answer(failure)
-        broker.assign(ORDERS, 1)  # brings nothing forward
+        broker.assign(ORDERS, 1)  # doesn't make the request go sooner
         assert broker.timers.next() == waited_ms
     broker.broker_epoch = 50
     broker.channel.answer(failure)
@@ -192,7 +192,7 @@ def test_what_is_refused_or_left_out_is_asked_again() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     broker.timers.next()
-    broker.answer(Error.UNKNOWN_TOPIC_ID)  # whose controller lags, or it would have been left out here
+    broker.answer(Error.UNKNOWN_TOPIC_ID)  # the controller lags, or this node would have left the topic out
     assert broker.timers.next() == GATHERING_MS
     broker.answer(but=[(ORDERS, 0)])
     assert broker.timers.next() == GATHERING_MS
@@ -240,7 +240,7 @@ def test_a_request_has_so_many_and_the_next_one_follows_at_once() -> None:
     for topic_id in (ORDERS, LINES):
         for index in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
             broker.assign(topic_id, index)
-    assert broker.timers.next() == 0  # a request is full: nobody is waited for
+    assert broker.timers.next() == 0  # the request is full, so it waits for no more
     assert len(broker.asked()) == MAX_ASSIGNMENTS_PER_REQUEST
     broker.answer()
     assert broker.timers.next() == 0

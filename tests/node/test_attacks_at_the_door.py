@@ -255,7 +255,7 @@ async def test_handshakes_begin_some_at_a_time_in_the_order_in_which_they_came()
     assert begun == [*range(MOST_HANDSHAKES)]
     await asyncio.sleep(0)
     expected = [*range(MOST_HANDSHAKES), *range(MOST_HANDSHAKES + 1, 2 * MOST_HANDSHAKES + 1)]
-    assert begun == expected  # who has gone takes nobody's turn
+    assert begun == expected  # a client that has gone takes nobody's turn
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     handshakes.begin(gate(-1))

@@ -74,7 +74,7 @@ async def test_settings_too_long_in_all_are_refused_in_one(
     nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
     twice = (GROUP, "twice", {"consumer.session.timeout.ms": "50000"})
     answered = alter(node, *groups(100), nowhere, twice, twice)
-    # What the broker refuses itself never comes to the controller.
+    # Requests that the broker itself refuses never reach the controller.
     assert answered == [Error.UNKNOWN_SERVER_ERROR] * 101 + [Error.INVALID_REQUEST] * 2
     assert node.metadata.next_offset == before
     assert alter(node, *groups(1)) == [Error.NONE]

@@ -112,7 +112,7 @@ def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_to
         async with Ends() as ends:
             loop = asyncio.get_running_loop()
             transport, here = await loop.create_connection(Heard, "127.0.0.1", ends.port)
-            transport.write(b"x" * 10_000_000)  # so that an orderly end takes a while
+            transport.write(b"x" * 10_000_000)  # an orderly end takes a while then
             getattr(transport, end)()
             assert not here.lost
             OPERATIONS[operation](transport)

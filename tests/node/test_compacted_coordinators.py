@@ -50,7 +50,7 @@ def told(found: tuple[object, ...]) -> str:
 async def test_coordinators_load_from_compacted_topics_what_they_knew(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     known = transact(node)
-    elect_again(node, TRANSACTIONS)  # not all that is known is written
+    elect_again(node, TRANSACTIONS)  # not everything that is known is written
     before = told(seen(node))
     for topic in (OFFSETS, TRANSACTIONS):
         many = len(records(node, topic))

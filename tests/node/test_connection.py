@@ -108,7 +108,7 @@ class FakeDispatcher:
         self.now_s = 1.0
         self.takes_s = 0.0
         self.holds: list[tuple[bytes, float]] = []
-        self.scheduler: Any = None  # the running loop's, if no other
+        self.scheduler: Any = None  # the running loop's, if no other is set
 
     def soon(self, then: Any) -> None:
         (self.scheduler or LoopScheduler()).call_soon(then)

@@ -304,7 +304,7 @@ def test_what_goes_out_on_a_slow_way_arrives_later_and_in_its_order(run: Run) ->
             await reached(lambda: between.here.came == GREETED)
             between.cut(SLOW)
             between.here.say(b"one\n")
-            between.cut(None)  # and what is said from now on isn't slow, but stays behind
+            between.cut(None)  # what is said from now on isn't slowed, but still comes after it
             between.here.say(b"two\n")
             await a_while()
             assert between.there.came == b"hello\n"

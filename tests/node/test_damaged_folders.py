@@ -1,6 +1,6 @@
-"""Damaged data folders: what can be made anew is made anew, what can't is told, nothing is served wrong in silence.
+"""Damaged data folders: the broker rebuilds what it can, tells what it can't, and never silently serves wrong data.
 
-`DAMAGES=340` tries so many seeds (`make damages`); `DAMAGES_FROM` is the first one. A failure names its damage.
+`DAMAGES=340` tries so many seeds (`make damages`), and `DAMAGES_FROM` is the first one. A failure names its damage.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
             try:
                 found = read(node, place, committed=committed)
             except (ValueError, CorruptRecordError):
-                continue  # the client tells
+                continue  # the client notices this
             except KafkaError as error:
                 refused = error.error
             else:
@@ -176,8 +176,9 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
             if _is_taken_for_true(done):
                 continue
             if place[0] == "c" and (done.kind, done.action, done.detail) == (".log", "rename", "to .deleted"):
-                continue  # as a kill amid a deletion leaves it, and compaction leaves gaps
-            # with a segment a transaction's end is lost, which is told, and what it has aborted is committed then
+                continue  # a kill amid a deletion leaves this, and compaction leaves gaps
+            # A lost segment may hold the end of a transaction, which is told. If that was an abort, the records count as
+            # committed then.
             assert not wrong or (committed and told(name)), f"{name}, committed={committed}: {wrong}"
             assert not lost or told(name), f"{name} has lost {sorted(lost)}, committed={committed}: {lines}"
     for of, found_of, topic in (
@@ -295,7 +296,7 @@ async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
     assert end_offset > 0
     assert 0 < log.stat().st_size <= begins // 2
     log_dirs.close(clean=False)
-    # and where a later segment is there, though not what lies before it
+    # the same holds if a later segment is there, but not the part before it
     later = log.with_name(f"{end_offset + 1:020d}.log")
     later.write_bytes(b"")
     log_dirs, metadata = opened()

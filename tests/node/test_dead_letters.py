@@ -129,12 +129,12 @@ async def test_what_is_rejected_is_in_the_queue_and_what_is_accepted_is_not(node
     client = dying.client()
     client.fetch(0, 0)
     acks = [(0, 1, ACCEPT), (2, 3, REJECT), (4, 4, ACCEPT)]
-    assert errors(client.acknowledge(1, {0: acks})) == {0: 0}  # which waits for nothing of it
+    assert errors(client.acknowledge(1, {0: acks})) == {0: 0}  # the answer doesn't wait for the letters
     assert dying.written()[1] == StateBatch(2, 3, ARCHIVING, 1)
     assert acquired(client.fetch(2, 0)) == {}
     go_on(dying)
     assert dying.written()[-1] == StateBatch(2, 3, ARCHIVED, 1)
-    assert dying.state().writes[-1][0] == 2  # the start moves with the write behind this one
+    assert dying.state().writes[-1][0] == 2  # the start moves with the next write
     first, _ = dying.queued()
     assert (first.key, first.value) == (None, None)
     assert first.headers == (
@@ -182,7 +182,7 @@ async def test_originals_are_copied_where_the_group_wants_them(node: Server) -> 
         for _, batch in log.batches(0, upper_bound=log.log_end_offset)
         for record in read_records(batch)
     }
-    assert dying.queued(0) == []  # of the partition of the same number
+    assert dying.queued(0) == []  # not the partition with the same index
     assert [(record.key, record.value) for record in dying.queued(1)] == [
         (originals[offset].key, originals[offset].value) for offset in (1, 3)
     ]

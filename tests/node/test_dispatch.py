@@ -79,7 +79,7 @@ def commit_answers(topics: int, partitions: int) -> list[OffsetCommitResponseTop
         (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(20, 1)), True),
         (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(21, 1)), False),
         (Route(ADD_PARTITIONS_TO_TXN, 3), AddPartitionsToTxnResponse(), True),
-        # what later versions answer stands in another list
+        # later versions answer in another list
         (Route(ADD_PARTITIONS_TO_TXN, 4), AddPartitionsToTxnResponse(), False),
         (Route(END_TXN, 3), EndTxnResponse(), True),
         (Route(METADATA, 12), MetadataResponse(), False),
@@ -97,7 +97,7 @@ def test_an_answer_is_encoded_in_passing_where_it_has_few_entries(
         (Route(OFFSET_COMMIT, 9), LIST_BYTES),
         (Route(ADD_PARTITIONS_TO_TXN, 3), LIST_BYTES),
         (Route(ADD_PARTITIONS_TO_TXN, 4), 0),
-        (Route(FETCH, 12), 0),  # of a session all is answered, and next to nothing asked
+        (Route(FETCH, 12), 0),  # in a session the answer has everything, and the request next to nothing
         (Route(METADATA, 12), 0),
         (Route(END_TXN, 3), sys.maxsize),
     ],

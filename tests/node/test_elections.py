@@ -77,7 +77,7 @@ def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
     isr: list[int], elr: list[int], last_known: list[int]
 ) -> None:
     image = image_of(isr, elr, last_known)
-    for change in elect(image, NODE, [DIRECTORY]):  # who is eligible may change
+    for change in elect(image, NODE, [DIRECTORY]):  # the eligible replicas may change
         image.apply(change)
     assert image.topics["t"].partitions[0].leader == NO_LEADER
     assert broker_records.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]

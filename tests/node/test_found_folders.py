@@ -1,6 +1,6 @@
-"""Which of two folders of a partition counts, where a broker of a cluster finds them in two directories.
+"""Which folder of a partition counts if a broker of a cluster finds two of them in two directories.
 
-It has them where a directory failed, and the partition went to other brokers and came back to another directory.
+That happens if a directory failed, and the partition went to other brokers and came back to another directory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a request costs doesn't grow with what isn't its own: a node that has little of a thing does as much for it as
-one that has a hundred times as much.
+"""The cost of a request doesn't grow with what it doesn't concern. A node that has few of a thing takes as many steps
+as one that has a hundred times as many.
 
-What is counted is Python's own steps in the code of the broker, which are the same in each run. What C does in one step
-isn't seen; `python -m tests.bench.growth` measures that.
+The tests count Python's own steps in the code of the broker, which are the same in each run. They don't see what C does
+in one step; `python -m tests.bench.growth` measures that.
 """
 
 from __future__ import annotations

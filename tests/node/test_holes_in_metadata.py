@@ -55,7 +55,7 @@ async def test_what_is_missing_below_a_snapshot_is_needed_by_nobody(
         found[each].unlink()
     node = await started(tmp_path, *SETTINGS)
     assert {*TOPICS} <= {*node.metadata.image.topics}
-    # nobody who copies the log is given what lies before the hole, and would go on behind it
+    # else a follower could be given what lies before the hole, and go on behind it
     assert node.metadata.log.log_start_offset == int(found[missing[-1] + 1].stem)
     await node.stop()
 

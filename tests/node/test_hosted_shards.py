@@ -295,7 +295,7 @@ async def test_records_that_are_too_much_for_a_batch_are_refused_before_one_is_b
         assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
         assert not built
     with pytest.raises(KafkaError):
-        runtime.append([(b"key", bytes(limit - 3))])  # but for what else a batch has
+        runtime.append([(b"key", bytes(limit - 3))])  # a batch has other bytes, too
     assert built == [1]
     assert runtime.append([(b"key", bytes(limit - 200)), (b"key", None)]) == 2
 

@@ -178,7 +178,7 @@ async def test_who_asks_and_asks_and_takes_no_answer_is_read_no_further(
     assert answered < 200
     assert len(connection._http.trailing_data[0]) < 1024 * 1024
     taken = 0
-    while taken < 250 * 100_000:  # and it is served again while it takes what it asked for
+    while taken < 250 * 100_000:  # it is served again while it takes its answers
         taken += len(await reader.read(1024 * 1024))
     assert answered >= 250
     writer.transport.abort()

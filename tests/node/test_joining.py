@@ -98,7 +98,7 @@ async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
                 folder,
                 *joins,
                 f"node.id={NODE}",
-                f"{TIMEOUT}60000",  # it is told sooner
+                f"{TIMEOUT}60000",  # the refusal comes sooner
                 f"controller.quorum.bootstrap.servers={other.endpoints.bootstrap}",
             )
     assert str(refused.value) == (

@@ -231,7 +231,7 @@ def test_a_directory_that_failed_is_told_of_at_once_and_for_ever() -> None:
     broker = Broker().reach(RUNNING)
     broker.life.lost_directory(b"d" * 16)
     broker.timers.next()
-    broker.answer()  # of a heartbeat that did not say it
+    broker.answer()  # answers a heartbeat that did not say it
     assert not broker.life.knows_lost(b"d" * 16)
     assert broker.timers.next() == 0
     assert broker.channel.request.offline_log_dirs == [b"d" * 16]
@@ -265,7 +265,7 @@ def test_a_shutdown_that_was_begun_is_not_begun_again() -> None:
     broker.answer()
     assert broker.timers.next() == 50
     broker.answer()
-    assert broker.timers.next() == INTERVAL_MS  # sooner for the first answer alone
+    assert broker.timers.next() == INTERVAL_MS  # sooner only after the first answer
 
 
 def test_nothing_is_said_any_more_by_one_that_stopped() -> None:

@@ -344,7 +344,7 @@ async def test_a_disk_that_refuses_leaves_the_log_as_it_is_and_it_is_compacted_l
 
     files.set_fault_hook(full)
     node.cleaner.look()
-    # with nothing of the pass left, else the next round leaves the log out, and the one after comes in 15 s
+    # wait until nothing of the pass is left: else the next round skips the log, and another comes only in 15 s
     partition = partition_of(node)
     await until(lambda: partition in node.cleaner._resting and partition.log.replacement is None)
     assert LAST.items() <= records(node).items()

@@ -52,7 +52,7 @@ def test_a_line_that_the_encoding_has_no_words_for_is_escaped(pipe: tuple[int, i
     assert os.read(reader, 100) == b"K\\xe4fer\n"
 
 
-@pytest.mark.parametrize("waits", [True, False])  # as whoever opened the descriptor has set it
+@pytest.mark.parametrize("waits", [True, False])  # it depends on who opened the descriptor
 def test_lines_that_nobody_reads_yet_hold_nobody_up_and_come_in_order(
     pipe: tuple[int, int], waits: bool
 ) -> None:
@@ -94,7 +94,7 @@ def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tu
     written = lines(12_000)
     for line in written:
         stream.write(line)
-    taken(reader, len("".join(written[:4_000])))  # and there would be room again
+    taken(reader, len("".join(written[:4_000])))  # there would be room again now
     stream.write("behind the gap\n")
     assert "behind the gap\n" not in lines_until_missing(reader)
 

@@ -83,8 +83,8 @@ async def test_others_are_served_while_a_request_is_read_and_its_answer_written(
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_an_answer_is_written_on_until_the_turn_is_over(is_over: bool) -> None:
-    # librdkafka leaves its first connection at the first answer of Metadata: one behind it that comes in a later turn
-    # is asked for anew, 50 ms on.
+    # librdkafka leaves its first connection when the first Metadata answer comes. It repeats a request whose answer
+    # comes in a later turn, 50 ms later.
     topics = [MetadataResponseTopic(name=f"topic-{number}") for number in range(COUNT)]
     response = MetadataResponse(cluster_id="cluster", controller_id=1, brokers=[], topics=topics)
     steps = framed_in_steps(Route(MetadataRequest.API_KEY, 12), 1, response, lambda: is_over)

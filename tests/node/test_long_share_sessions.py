@@ -127,7 +127,7 @@ async def test_what_was_acknowledged_before_a_connection_s_end_counts(shares: Sh
     answer = client.acknowledge(1, BOTH)
     answer.abandon()
     connection.when_lost()
-    assert writes(shares) == [1, 0]  # nothing is given back before
+    assert writes(shares) == [1, 0]  # nothing is given back before that
     take_turns(shares.node)
     assert [*shares.persisters.states[GROUP, shares.topic_id, 1].offsets.values()] == [(1, 2)] * 3
     assert len(shares.shares) == 0
@@ -282,7 +282,7 @@ async def test_who_is_refused_what_is_held_in_turns_is_woken_behind(shares: Shar
         turn(shares)
     short = shares.client().fetch(0, 0, member="n", max_wait_ms=1_000)
     assert short.answer() is short
-    take_turns(shares.node)  # it isn't enough for the first one, which lets go of it
+    take_turns(shares.node)  # it isn't enough for the first fetch, which releases it
     assert acquired(short.result()) == {0: [(0, 2, 1)]}
     shares.pass_ms(0)
     long.abandon()
@@ -320,7 +320,7 @@ async def test_fetches_that_want_the_same_look_one_after_the_other_and_come_to_a
     ]
     take_turns(shares.node)
     shares.produce(1)
-    take_turns(shares.node)  # there isn't enough for any, and nobody wakes the others for that
+    take_turns(shares.node)  # there isn't enough for any fetch, so none wakes the others
     assert not shares.shares.looking
     for answer in members:
         assert answer.answer() is answer

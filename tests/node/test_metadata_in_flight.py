@@ -1,7 +1,7 @@
 """Changes of the metadata while earlier ones aren't on the disk yet: random requests, whose disk syncs now and then.
 
-A second node that commits at once says what each has to be answered, and what the metadata comes to.
-`IN_FLIGHT_ROUNDS=500` tries so many seeds; `IN_FLIGHT_FROM` is the first one.
+A second node that commits at once gives the expected answers, and the metadata at the end.
+`IN_FLIGHT_ROUNDS=500` tries so many seeds, and `IN_FLIGHT_FROM` is the first one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def started(folder: Path, seed: int) -> tuple[Server, HeldSyncs]:
     syncs = HeldSyncs()
     here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
     node = await begin(configured(folder), here)
-    chance = Random(seed)  # of its own: what follows from a commit draws numbers, too
+    chance = Random(seed)  # a separate one, because what follows from a commit draws numbers, too
     node.topics._new_topic_id = lambda: chance.randbytes(16)
     node.metadata.append([records.RegisterBrokerRecord(broker_id=7, broker_epoch=3, fenced=True)])
     return node, syncs
@@ -154,14 +154,14 @@ async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_aft
         answer = ask_amid(request)
         met += not is_alone
         assert visible(node)["image"] == seen["image"], request
-        if is_alone:  # else what was committed before may be followed now
+        if is_alone:  # else earlier commits may be followed now
             assert visible(node) == seen, request
             if node.metadata.next_offset > next_offset:
                 assert told(request, answer) is None, request
         if not _is_told(request, answer, expected):
             in_flight.append((request, answer, expected))
         while request.handler is metadata and in_flight and in_flight[-1][1] is answer:
-            sync()  # it tells what is committed by then, which may be more than what it has made
+            sync()  # its answer shows all that is committed by then, which may be more than its own topic
         while syncs.waiting and chance.random() < 0.3:
             sync()
     while syncs.waiting or node.turns._waiting:
@@ -196,7 +196,7 @@ async def test_where_the_disk_fails_all_that_is_in_flight_is_refused_and_nothing
     take_turns(node)
     assert "takes no more records: the disk is gone" in caplog.text
     assert visible(node) == seen
-    for name in set(TOPICS) - node.metadata.image.topics.keys():  # though it may have been asked for in vain
+    for name in set(TOPICS) - node.metadata.image.topics.keys():  # it may have been asked for in vain
         wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1}]
         request = Request(create_topics, 19, 4, {"topics": wanted, "timeout_ms": TIMEOUT_MS})
         answers.append((request, asked(node, request)))

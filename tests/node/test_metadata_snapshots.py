@@ -198,7 +198,7 @@ def test_a_large_snapshot_is_made_in_steps_and_says_what_was_so_when_it_began(tm
     metadata.append(topic("small"))
     (writing,) = under_way
     before = metadata.last_applied_offset
-    metadata.append(topic("later"))  # and no second snapshot begins meanwhile
+    metadata.append(topic("later"))  # no second snapshot begins meanwhile
     metadata.append(
         [records.PartitionChangeRecord(partition_id=5, topic_id=b"many".ljust(16, b"-"), leader=-1)]
     )

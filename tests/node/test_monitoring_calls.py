@@ -1,7 +1,7 @@
-"""What other people's monitors ask is answered, in the versions in which they ask.
+"""The calls of other people's monitors are answered, in the versions that they use.
 
-`monitoring_calls.json` has the calls of kafka_exporter and of kminion as they were counted while each watched this
-broker, and those of kafka-ui that only look, by its source and the versions of the client that it has.
+`monitoring_calls.json` has the calls of kafka_exporter and kminion, counted while each watched this broker. It also has
+kafka-ui's calls that only read, by its source and the versions of its client.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ async def test_a_timer_that_sets_itself_again_comes_as_often_as_it_is_due() -> N
 
     def again() -> None:
         came.append(moved.monotonic_s())
-        moved.call_soon(moved.call_later, 10, again)  # what it brings about is done before the next is due
+        moved.call_soon(moved.call_later, 10, again)  # its consequences come before the next call is due
 
     moved.call_later(10, again)
     await advanced(moved, 61)

@@ -72,7 +72,7 @@ def test_it_begins_with_a_snapshot_where_there_is_one(tmp_path: Path) -> None:
     assert observer._log.log_start_offset == newest.offset
     assert names(observer._metadata) == names(metadata)
     metadata.append(topic("later"))
-    again = observer_in(tmp_path / "observer")  # which begins with what is on the disk
+    again = observer_in(tmp_path / "observer")  # it begins with what is on the disk
     assert names(again._metadata) == [f"t{number}" for number in range(5)]
     catch_up(again, controller)
     assert names(again._metadata) == names(metadata)
@@ -203,7 +203,7 @@ def test_what_was_not_committed_is_not_so_after_a_restart_either(tmp_path: Path)
     assert again._log.log_end_offset == leader.log.log_end_offset
     assert names(again._metadata) == []
     assert again._log.high_watermark < leader.log.log_end_offset
-    other = begin(tmp_path / "other")  # which has the same beginning, and then something else
+    other = begin(tmp_path / "other")  # it has the same beginning, and then something else
     other.become_leader(1)
     other.append(topic("kept"))
     catch_up(again, Controller(other))
@@ -322,7 +322,7 @@ def test_whatever_happens_an_observer_comes_to_have_what_is_committed(tmp_path: 
     leader = made = 0
 
     def elect(node: int) -> Controller:
-        logs[node].replicate = lambda end_offset: None  # what both have is committed, and nothing else
+        logs[node].replicate = lambda end_offset: None  # only what both have is committed
         logs[node].become_leader(node)
         return controller_of(node)
 

@@ -67,7 +67,7 @@ async def test_in_pieces_the_answer_is_the_same(
 ) -> None:
     create(node, *((str(number), 3) for number in range(5)))
     client = Client(Straight(node))
-    # the coordinators' topics are made by the first who asks
+    # the first request creates the coordinators' topics
     await client.answer(large.message, large.version)
     in_pieces = await client.answer(large.message, large.version)
     monkeypatch.setattr(dispatch, "LIST_BYTES", 1 << 30)

@@ -141,7 +141,7 @@ async def test_partitions_are_reassigned_up_to_the_bound(node: Server, few: None
         create(node, (name, FEW - 1))
         add_replica(node, name)
     every = [(name, index) for name in ("a", "b") for index in range(FEW - 1)]
-    # Kafka catches what the bound throws for each partition by itself.
+    # Kafka catches the bound's exception for each partition by itself.
     answered = [Error.NONE] * FEW + [Error.UNKNOWN_SERVER_ERROR] * (FEW - 2)
     assert reassign(node, *every) == (Error.NONE, answered)
     topics = node.metadata.image.topics
@@ -264,7 +264,7 @@ async def test_settings_are_altered_as_one_batch_or_not_at_all(node: Server) -> 
     nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
     bad = (BROKER, "", {"log.roll.ms": "x"})
     answered = alter(node, *groups(MAX_RECORDS_PER_REQUEST + 1), nowhere, bad)
-    # What the broker refuses itself never comes to the controller.
+    # Requests that the broker itself refuses never reach the controller.
     assert answered == [Error.POLICY_VIOLATION] * (MAX_RECORDS_PER_REQUEST + 2) + [Error.INVALID_REQUEST]
     assert node.metadata.next_offset == before
     assert {*alter(node, *groups(MAX_RECORDS_PER_REQUEST))} == {Error.NONE}

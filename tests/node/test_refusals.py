@@ -95,7 +95,7 @@ def no_collector() -> Iterator[None]:
 async def test_a_refusal_leaves_no_frames_behind(
     node: Server, monkeypatch: pytest.MonkeyPatch, request_: Message, version: int
 ) -> None:
-    before = raised()  # another test's, which somebody still holds
+    before = raised()  # somebody still holds another test's
     client = Client(Straight(node))
     created = CreateTopicsRequest(
         topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)], timeout_ms=1

@@ -1,4 +1,4 @@
-"""A refused batch is let go of at once, with the bytes of its request and all that it unpacked to: an exception in a
+"""A refused batch is freed at once, with the bytes of its request and everything that it unpacked to. An exception in a
 cycle would hold them until the collector comes, which is seldom."""
 
 from __future__ import annotations

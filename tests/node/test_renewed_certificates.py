@@ -61,7 +61,7 @@ async def test_a_file_that_changed_is_read_when_its_setting_is_set_again(tmp_pat
     assert (await reader.readexactly(size))[4:6] == GOOD
     writer.transport.abort()
     renew(keys, OURS.folder / "server.pem")
-    assert alter(node, BROKER, "1", (KEYSTORE, SET, str(keys))) is Error.NONE  # as it stands already
+    assert alter(node, BROKER, "1", (KEYSTORE, SET, str(keys))) is Error.NONE  # the value that it already has
     assert await is_shown(node, OURS)
 
 
@@ -100,7 +100,7 @@ async def test_keys_in_the_settings_take_the_place_of_others_and_are_not_shown(
     key, chain = inside(STRANGER.folder / "server.pem")
 
     alone = alter(node, BROKER, "1", (f"{prefix}.key", SET, key))
-    assert alone is Error.INVALID_REQUEST  # it isn't the certificate's
+    assert alone is Error.INVALID_REQUEST  # the key isn't the certificate's
     changes = ((f"{prefix}.key", SET, key), (f"{prefix}.certificate.chain", SET, chain))
     assert alter(node, BROKER, "1", *changes) is Error.NONE
 
@@ -113,7 +113,7 @@ async def test_a_trust_store_changes_who_is_let_in(tmp_path: Path, keys: Path) -
     node = await node_with(tmp_path, keys, ssl_client_auth="required")
     ours, stranger = (client_context(OURS, shows) for shows in (OURS, STRANGER))
     for each in (ours, stranger):
-        each.maximum_version = ssl.TLSVersion.TLSv1_2  # which says so within the handshake
+        each.maximum_version = ssl.TLSVersion.TLSv1_2  # TLS 1.2 refuses within the handshake
     assert await asked(node, ours) == GOOD
     await refused(node, stranger)
 

@@ -1,6 +1,6 @@
-"""A start replays that topics were removed: that is history, and what was committed since of topics of the same name
-stays. What Kafka 4.3 commits in a transaction, and by OffsetCommit v2 to v4 with a retention, has no topic id, and
-nothing has that Kafka up to 3.9 has written."""
+"""A start replays the removal of topics. That is history, so offsets committed since for topics of the same name
+stay. Some offsets have no topic id: those that Kafka 4.3 commits in a transaction, or by OffsetCommit v2 to v4 with a
+retention, and all that Kafka up to 3.9 has written."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_an_offset_without_a_topic_id_outlives_a_start_though_a_topic_of_i
 ) -> None:
     node = await recreated(tmp_path, *settings)
     commit(node)
-    for _ in range(2):  # what is taken away at a start is taken away for good
+    for _ in range(2):  # what a start removes is removed for good
         assert committed(node) == (7, Error.NONE)
         node = await restarted(node, tmp_path, clean=clean)
     assert committed(node) == (7, Error.NONE)
@@ -183,7 +183,7 @@ def test_an_observer_that_begins_with_a_snapshot_is_told_of_what_it_knew_alone(t
     catch_up(observer, Controller(metadata))
     assert told(image)[1:] == ([], [])
     metadata.append(topic("unseen"))
-    catch_up(observer, Controller(metadata))  # and nobody looks
+    catch_up(observer, Controller(metadata))  # nobody looks at it meanwhile
     for name in ("seen", "unseen"):
         metadata.append([removal(name)])
     metadata.append(topic("comes"))

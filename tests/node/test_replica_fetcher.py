@@ -81,7 +81,7 @@ def test_an_epoch_that_was_led_without_a_record_is_forgotten(leader: Leading, fo
     following.until_level(leader)
     leader.append("unknown here")
     Leading(following.log, 1)  # it led, for a moment
-    again = Leading(leader.log, 2)  # and the other one again
+    again = Leading(leader.log, 2)  # then the other one leads again
     again.append("more")
     following.follow(2)
     request = following.request()
@@ -307,7 +307,7 @@ def test_whoever_leads_and_follows_the_logs_come_to_be_the_same(tmp_path: Path, 
             replicas[follower].step(leader)
             replicas[follower].clock.advance_ms(1_000)
         else:
-            if luck.random() < 0.5:  # a clean one: all of it is committed
+            if luck.random() < 0.5:  # a clean election: everything is committed
                 replicas[follower].until_level(leader)
                 committed = bytes_of(leader.log)
             elif not bytes_of(replicas[follower].log).startswith(committed):

@@ -87,7 +87,7 @@ async def play(nodes: SecuredNodes) -> None:
 async def test_nodes_sign_in_at_each_other(tmp_path: Path) -> None:
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
         await play(nodes)
-        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
+        await until(lambda: principals(nodes) == {NODE})  # a connection that is still signing in is nobody's
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -95,7 +95,7 @@ async def test_nodes_sign_in_encrypted(version: str, tmp_path: Path) -> None:
     settings = {**KEYS.settings(), "ssl.enabled.protocols": version}
     async with secured(tmp_path, protocols("SASL_SSL"), plain(), settings, AUTHORIZED) as nodes:
         await play(nodes)
-        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
+        await until(lambda: principals(nodes) == {NODE})  # a connection that is still signing in is nobody's
 
 
 async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
         await play(nodes)
         await until(
             lambda: principals(nodes) == {Principal("User", "CN=localhost")}
-        )  # who signs in yet is nobody
+        )  # a connection that is still signing in is nobody's
 
 
 async def test_certificates_of_all_nodes_give_way_to_another_authoritys(tmp_path: Path) -> None:
@@ -153,15 +153,15 @@ async def test_a_new_cluster_has_its_nodes_passwords_from_its_format(mechanism: 
     settings = protocols("SASL_PLAINTEXT"), scram(mechanism), AUTHORIZED
     async with secured(tmp_path, *settings, add_scram=credential) as nodes:
         await play(nodes)
-        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
+        await until(lambda: principals(nodes) == {NODE})  # a connection that is still signing in is nobody's
 
 
 async def test_a_broker_that_is_the_controller_too_signs_in_at_others(tmp_path: Path) -> None:
     settings = protocols("SASL_SSL"), plain(), KEYS.settings(), AUTHORIZED
     async with secured(tmp_path, *settings, combined=True) as nodes:
         await play(nodes)
-        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
-        for other in [*nodes.brokers.values()][1:]:  # as whom it follows
+        await until(lambda: principals(nodes) == {NODE})  # a connection that is still signing in is nobody's
+        for other in [*nodes.brokers.values()][1:]:  # it follows them as this principal
             listener = other.listeners["NODES"]
             await until(lambda listener=listener: NODE in {each.principal for each in listener.connections})
 
@@ -291,7 +291,7 @@ async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
     """Brokers that aren't super users need ClusterAction, Create for the coordinators' topics, which a broker asks for
     in its own name, and Describe of topics, because followers list offsets."""
     nobody = {"super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true"}
-    # until there is an ACL of the cluster everybody may speak as a broker
+    # until there is an ACL of the cluster, everybody may speak as a broker
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, nobody) as nodes:
         for number, (kind, name, operation) in enumerate(RIGHTS_OF_BROKERS):
             acl = AccessControlEntryRecord(

@@ -103,7 +103,7 @@ async def test_a_start_does_not_wait_for_the_names_of_quotas(tmp_path: Path, slo
     await node.stop()
     slow.may_answer.clear()
     again = await started(tmp_path)
-    assert set_quota(again, "127.0.0.9") is Error.NONE  # which is no reason to ask for the other one again
+    assert set_quota(again, "127.0.0.9") is Error.NONE  # that doesn't ask for the other host again
     assert again.quotas.connections.limits == {"127.0.0.9": 5}
     slow.may_answer.set()
     await until(lambda: again.quotas.connections.limits == {"127.0.0.9": 5, "10.0.0.97": 5})
