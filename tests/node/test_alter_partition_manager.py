@@ -216,7 +216,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     leaders.channel.answer(answer_to([(LINES, 5)]))
-    assert not leaders.channel.is_busy  # else a controller that always leaves it out would be asked without end
+    assert not leaders.channel.is_busy  # else a controller that always does so would be asked without end
     assert leaders.timers.next() == ALTER_PARTITION_RETRY_MS
     assert leaders.asked() == [(ORDERS, 0)]
     assert leaders.told == []

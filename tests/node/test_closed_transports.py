@@ -106,7 +106,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_told(
     run: Run, end: str, operation: str
 ) -> None:
-    """Only so may whoever has a transport use it until he is told of its end, when he forgets it."""
+    """Whoever has a transport relies on this. He may use it until he is told of its end, and forgets it then."""
 
     async def told() -> None:
         async with Ends() as ends:

@@ -177,8 +177,8 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
                 continue
             if place[0] == "c" and (done.kind, done.action, done.detail) == (".log", "rename", "to .deleted"):
                 continue  # a kill amid a deletion leaves this, and compaction leaves gaps
-            # A lost segment may hold the end of a transaction, which is told. If that was an abort, the records count as
-            # committed then.
+            # A lost segment may hold the end of a transaction, which is told. If that was an abort, the records then
+            # count as committed.
             assert not wrong or (committed and told(name)), f"{name}, committed={committed}: {wrong}"
             assert not lost or told(name), f"{name} has lost {sorted(lost)}, committed={committed}: {lines}"
     for of, found_of, topic in (

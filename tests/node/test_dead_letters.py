@@ -182,7 +182,7 @@ async def test_originals_are_copied_where_the_group_wants_them(node: Server) -> 
         for _, batch in log.batches(0, upper_bound=log.log_end_offset)
         for record in read_records(batch)
     }
-    assert dying.queued(0) == []  # not the partition with the same index
+    assert dying.queued(0) == []  # letters go to the partition with the same index
     assert [(record.key, record.value) for record in dying.queued(1)] == [
         (originals[offset].key, originals[offset].value) for offset in (1, 3)
     ]
