@@ -1,4 +1,4 @@
-"""A log that is led, and a follower of it: what Kafka's leader answers, over the wire and back."""
+"""A log with a leader, and its follower. The leader answers as Kafka's does, over the wire and back."""
 
 from __future__ import annotations
 

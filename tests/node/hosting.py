@@ -38,7 +38,7 @@ class RecordedShard:
         self._events.append(f"replay {bytes(key).decode()}")
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """No transactions here."""
+        """Do nothing: there are no transactions here."""
 
     def start(self, end_offset: int) -> None:
         self._events.append("start")
@@ -52,7 +52,7 @@ class RecordedShard:
 
 
 def not_carried_out(group_id: str, steps: Waiting[None]) -> None:
-    """These shards compute nothing."""
+    """Do nothing: these shards compute nothing."""
 
 
 def not_begun(steps: object) -> None:

@@ -1,4 +1,4 @@
-"""A partition of two replicas, one of them here: requests to it, and what it answers."""
+"""A partition of two replicas, one of which is here, and requests to it with their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A node whose share partitions keep their durable state in memory, with short words for what share consumers ask."""
+"""A node whose share partitions keep their durable state in memory, with short functions for what share consumers
+ask."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ GROUP = "g"
 
 
 class Shares:
-    """Topic `t` of two partitions on a node; `overrides`: the group's settings."""
+    """The share partitions of topic `t`, which has two partitions, on a node. `overrides` has the group's settings."""
 
     def __init__(self, node: Server, most_sessions: int = 10) -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""ACLs by requests: made, found and removed as Kafka does, in force at once, and after a restart."""
+"""ACLs are created, found and removed by requests as in Kafka. They are in force at once, and after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers out of a stream: in whatever pieces they come, and of whatever size they say they are."""
+"""Reading answers from a stream, in whatever pieces they come, and whatever size they claim."""
 
 from __future__ import annotations
 

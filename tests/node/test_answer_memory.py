@@ -1,4 +1,4 @@
-"""The memory that all connections share of answers that their clients don't read."""
+"""The memory that all connections share for answers that their clients don't read."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def test_kraft_version_is_finalized_where_the_voters_stand_in_the_log(
 async def test_a_client_that_means_another_node_is_told_to_bootstrap_anew(
     tmp_path: Path, listener: str, cluster: str | None, node_id: int, expected: Error
 ) -> None:
-    """KIP-1242. A controller is asked by nodes, which are sure of it."""
+    """See KIP-1242. A controller never answers REBOOTSTRAP_REQUIRED: nodes ask it, and are sure of it."""
     node = await started(tmp_path, "node.id=1")
     connection = SimpleNamespace(listener=SimpleNamespace(name=listener), client_software=None)
     context = SimpleNamespace(api_version=5, connection=connection, listener_name=listener)

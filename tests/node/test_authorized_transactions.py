@@ -1,4 +1,5 @@
-"""The requests of transactions and what their senders may do: asked in Kafka's order, and refused with its errors."""
+"""Requests of transactions by senders with too few rights: the authorizer is asked in Kafka's order, and they are
+refused with Kafka's errors."""
 
 from __future__ import annotations
 

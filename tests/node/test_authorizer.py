@@ -1,4 +1,4 @@
-"""Principals, operations and resources in Kafka's codes, and what stands where no authorizer is configured."""
+"""Principals, operations and resources in Kafka's codes, and what holds if no authorizer is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport that has just closed: nothing that is done with one then raises, over asyncio's own and over uvloop's."""
+"""Nothing that is done with a transport that has just closed raises, with asyncio's transports or with uvloop's."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Ends:
 
 
 def reset(transport: Any) -> None:
-    """End it so that the other side finds an error."""
+    """Close the transport so that the other side gets an error."""
     how = struct.pack("ii", 1, 0)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
     transport.abort()

@@ -1,4 +1,4 @@
-"""Internal topics are compacted as any other: coordinators load from what is left of them, and while it is made."""
+"""Internal topics are compacted like any other. Coordinators load from what is left, and during a compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that compute beside the loop: who waits for whom, and what is told of the time that they took."""
+"""The threads that compute beside the loop: who waits for whom, and which time is told as theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that all connections share: who waits for it, who is let in, who is closed."""
+"""The memory that all connections share: which connection waits for it, is let in, or is closed."""
 
 from __future__ import annotations
 

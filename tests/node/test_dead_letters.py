@@ -1,4 +1,4 @@
-"""The dead letter queues of share groups on a whole node: what they have, and what becomes of the records."""
+"""The dead letter queues of share groups on a whole node: what they contain, and what becomes of the records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Delegation tokens: how long they hold by the clock, where they are remembered, and who is asked in whose name.
-(`tests/interop/test_delegation_tokens.py` holds what is answered against Kafka's.)"""
+"""Delegation tokens: how long they are valid, where they are remembered, and who is asked in whose name.
+(`tests/interop/test_delegation_tokens.py` compares the answers with Kafka's.)"""
 
 from __future__ import annotations
 

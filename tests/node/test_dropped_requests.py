@@ -1,4 +1,4 @@
-"""Clients that hang up while what they asked for is made ready in turns: nothing is decided for them any more."""
+"""If a client hangs up while its request is made ready in turns, nothing is decided for it any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that lie in files, over a connection that is encrypted: not a byte goes past the encryption."""
+"""Answers that lie in files over an encrypted connection: not a byte bypasses the encryption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.node.test_connection import MAX_FRAME_BYTES, FakeListener, frame
 from tests.node.test_unsent_answers import CONTENT, FILE_BYTES, RUNS, FromFile, exactly
 
 WITHOUT_CERTIFICATES = "AECDH-AES256-SHA:@SECLEVEL=0"
-"""Nobody shows who he is. TLS 1.3 has no such suite."""
+"""A suite without certificates. TLS 1.3 has none."""
 
 
 def context(purpose: int) -> ssl.SSLContext:

@@ -1,4 +1,5 @@
-"""A follower whose disk, or whose memory, refuses something of one partition: that one waits, and all others go on."""
+"""If a follower's disk refuses an operation on one partition, or memory is lacking for it, that partition waits and all
+others go on."""
 
 from __future__ import annotations
 

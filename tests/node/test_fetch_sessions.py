@@ -1,4 +1,4 @@
-"""KIP-227's sessions, by the table of requests that Kafka answers."""
+"""KIP-227's sessions, by the table of how Kafka answers requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Topics that the environment asks for: made at the start, and waited for where their brokers come later."""
+"""Topics that the environment asks for are created at the start. If their brokers come later, the start waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce where `flush.messages` makes an answer wait for the disk."""
+"""Produce requests whose answer waits for the disk because of `flush.messages`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handlers of groups by themselves: who may ask what, in Kafka's order, and clients that hang up meanwhile."""
+"""The handlers of groups alone: who may ask what, in Kafka's order, and clients that hang up meanwhile."""
 
 from __future__ import annotations
 

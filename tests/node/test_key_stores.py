@@ -1,4 +1,4 @@
-"""Key stores in the form PKCS12: with the right password they are as good as PEM."""
+"""Key stores in PKCS12: with the right password they are as good as PEM."""
 
 from __future__ import annotations
 

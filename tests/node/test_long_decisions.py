@@ -1,4 +1,4 @@
-"""Decisions that are long, and changes that are long to follow: others are served meanwhile, and wait their turn."""
+"""Decisions that take long, and changes that take long to follow: others are served meanwhile, and wait their turn."""
 
 from __future__ import annotations
 

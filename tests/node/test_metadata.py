@@ -1,4 +1,4 @@
-"""Topics that Metadata creates on the way."""
+"""Topics that a Metadata request creates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_of_a_topic_that_is_created_the_leader_is_not_there_yet(node: Serv
 
 
 async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partitions(node: Server) -> None:
-    """kafka-go's test of DeleteTopics looks so, by a request that creates the topic again."""
+    """kafka-go's test of DeleteTopics looks with a request that creates the topic again."""
     ask(node, 6, "a")
     ask_controller(
         node.controller, node.topics.delete([node.metadata.image.topics["a"]]), lambda _deleted: None

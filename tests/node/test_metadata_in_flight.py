@@ -43,7 +43,7 @@ ROUNDS = int(os.environ.get("IN_FLIGHT_ROUNDS", "20"))
 REQUESTS = 40
 
 _CODED_AS_A_WHOLE = (alter_partition_reassignments, metadata, update_features)
-"""Handlers whose answers have an error of their own besides those of their parts."""
+"""Handlers whose answers have an error for the whole besides those for their parts."""
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,7 @@ async def test_errors_are_counted_wherever_they_stand_in_an_answer(tmp_path: Pat
 
 
 async def test_a_long_request_is_handled_in_pieces_and_counted_as_one(tmp_path: Path) -> None:
-    """Once the observers saw each piece, and took a piece that had to wait for an answer."""
+    """An earlier version observed each piece, and mistook a waiting piece for the answer."""
     node, port = await watched(tmp_path)
     client = Client(Straight(node))
     names = [f"topic-number-{number:03}" for number in range(300)]

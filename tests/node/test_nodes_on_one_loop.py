@@ -1,4 +1,5 @@
-"""Several nodes on one loop: each stops by its own failures, and by those that nobody can be named for."""
+"""Several nodes on one loop: each stops because of its own failures, and of those that belong to no node in
+particular."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Keys and certificates that change while a broker runs: who connects from then on sees the new ones, and nobody else
-notices. Source: Kafka's `SslFactory.reconfigure`, and `DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange`."""
+"""Keys and certificates that change while a broker runs: new connections see the new ones, and open connections notice
+nothing. Source: Kafka's `SslFactory.reconfigure`, and `DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Followers of one leader: their logs become the leader's, whatever they had, and whatever it answers."""
+"""Followers of one leader: their logs become the same as the leader's, whatever they had, and whatever it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers and their controller sign in at each other. The tests say that all their connections do, and as whom."""
+"""Brokers and their controller sign in at each other: on all of their connections, and as the right principal."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
 
 
 async def test_certificates_of_all_nodes_give_way_to_another_authoritys(tmp_path: Path) -> None:
-    """Three steps do it, each at all nodes, which go on running: trust both authorities, use the new one's keys, and
-    trust only the new one. Connections from then on, in any direction, show and trust the new certificates."""
+    """There are three steps, each at all nodes, which go on running: trust both authorities, use the new one's keys,
+    and trust only the new one. Connections from then on, in any direction, show and trust the new certificates."""
     keys, trusted = tmp_path / "keys.pem", tmp_path / "trusted.pem"
     both = tmp_path / "both.pem"
     both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())

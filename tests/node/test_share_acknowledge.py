@@ -1,4 +1,4 @@
-"""Acknowledgements on a whole node, and share partitions that go."""
+"""Acknowledgements on a whole node, and share partitions that go away."""
 
 from __future__ import annotations
 

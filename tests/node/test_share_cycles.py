@@ -1,4 +1,4 @@
-"""Nothing of share consumers is left in a cycle, however they and their share partitions end."""
+"""Nothing of share consumers is left in a reference cycle, however they and their share partitions end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""ShareFetch on a whole node: what is read and told, and what wakes a fetch that waits. The answers are those that
-Apache Kafka gave where it was tried."""
+"""ShareFetch on a whole node: what it reads and answers, and what wakes a fetch that waits. The answers are those that
+Apache Kafka gave when it was asked the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups in a whole broker: members, states, offsets by request, restarts."""
+"""Share groups in a whole broker: members, states, requests about offsets, and restarts."""
 
 from __future__ import annotations
 

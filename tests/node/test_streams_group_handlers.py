@@ -1,4 +1,4 @@
-"""The handlers of streams groups by themselves: who may ask what, in Kafka's order."""
+"""The handlers of streams groups alone: who may ask what, in Kafka's order."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_another_log_of_the_same_epoch_begins_anew(tmp_path: Path, cut: Followin
 def test_who_was_paused_waits_for_the_disk_behind_it(
     tmp_path: Path, leader: Leading, background: HeldBackground
 ) -> None:
-    """What came behind the cut failed, so that nobody waits for the disk yet."""
+    """The step after the cut failed, so nobody waits for the disk yet."""
     following = Following(open_log(tmp_path / "follower", background=background))
     following.until_level(leader)
     following.log.truncate_to(2, 0)

@@ -1,4 +1,5 @@
-"""Too little memory is noticed when the thread runs already, or the loop is told already: nothing is done twice."""
+"""Nothing is done twice if a lack of memory is noticed only when the thread runs already, or the loop is told
+already."""
 
 from __future__ import annotations
 

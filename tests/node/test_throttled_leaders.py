@@ -74,7 +74,7 @@ def given_to_follower(node: Server, offset: int = 0) -> int:
 
 
 def recorded(node: Server) -> float:
-    """Bytes a second, of which there was one at most."""
+    """Return the recorded rate in bytes a second. It equals the bytes, because they came within one second."""
     return node.replication_quotas.leader._rate.per_second(node.replication_quotas.leader._now_ms())
 
 

@@ -1,4 +1,4 @@
-"""Listeners that are encrypted: who is let in and as whom, who isn't and what is said of it, and that it ends."""
+"""Encrypted listeners: who is let in and as whom, who isn't and what is said about it, and that it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactional batches: who has to be asked before they are appended, and what comes of the answer (KIP-890)."""
+"""Transactional batches: who has to be asked before they are appended, and what follows from the answer (KIP-890)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions over disks that refuse and brokers that start again."""
+"""Transactions whose disks refuse operations, or whose brokers start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long requests in turns: how much of them is done in one turn of the loop, and who is served in between."""
+"""Long requests are done in turns of the loop: how much is done in one turn, and who is served in between."""
 
 from __future__ import annotations
 

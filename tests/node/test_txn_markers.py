@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the markers that an administrator, or another broker, has written into partitions."""
+"""WriteTxnMarkers, by which an administrator or another broker has markers written into partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that lie in files: sent as their client reads them, in order, whatever goes wrong."""
+"""Answers that lie in files are sent as their client reads them, in order, whatever goes wrong."""
 
 from __future__ import annotations
 
