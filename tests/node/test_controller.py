@@ -26,7 +26,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.submitting import submit_to, unexpected
 
 NODE = 1
-LARGE = 32_000  # of 300 of these a batch is above its 8 MiB
+LARGE = 32_000  # 300 of these are more than a batch's 8 MiB
 
 
 def open_log(folder: Path, policy: SnapshotPolicy | None = None) -> MetadataLog:

@@ -17,7 +17,7 @@ def test_all_are_told_that_the_controller_is_elsewhere(tmp_path: Path) -> None:
     told = [later.result() for later in waiting]
     assert [isinstance(each, KafkaError) and each.error for each in told] == [Error.NOT_CONTROLLER] * 2
     metadata.become_leader(1)
-    later = metadata.committed(metadata.next_offset)  # of a later epoch of ours
+    later = metadata.committed(metadata.next_offset)  # in a later epoch of this leader
     metadata.commit(metadata.next_offset)
     assert later.result() is None
 

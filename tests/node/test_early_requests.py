@@ -254,7 +254,7 @@ async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_
 async def test_who_comes_to_a_coordinator_whose_broker_has_not_heard_yet_of_the_topic_waits_for_that(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EarlyRequests, "_may_lag", True)  # as at a broker that another node controls
+    monkeypatch.setattr(EarlyRequests, "_may_lag", True)  # as if another node controlled this broker
     node.early_requests._look()
     client, other = Client(Straight(node)), Client(Straight(node))
     sent = client.send(*JOIN)

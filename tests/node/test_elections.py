@@ -48,7 +48,7 @@ def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None
         ([NODE], [], []),
         ([NODE], [OTHER], []),
         ([], [OTHER, NODE], []),
-        ([], [], [NODE]),  # so Kafka leaves it once it came back unclean
+        ([], [], [NODE]),  # Kafka leaves this after an unclean restart
     ],
 )
 def test_a_replica_that_may_lead_is_elected(isr: list[int], elr: list[int], last_known: list[int]) -> None:

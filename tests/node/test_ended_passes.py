@@ -225,7 +225,7 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     delete(node, "t")
-    assert not done  # whoever makes the pass is still at it
+    assert not done  # the pass is still being made
     assert alter(node, BROKER, "", ("log.cleaner.io.buffer.load.factor", SET, "0.5")) is Error.NONE
     create(node, "t")
     assert checkpoint(node) is None

@@ -148,7 +148,7 @@ def about_to_take_the_end(pair: Pair) -> None:
     pair.until_level()
     for epoch in (1, 1, 2):
         pair.log.append(batch("lost"), leader_epoch=epoch, now_ms=0)
-    pair.log.leader_epochs.entries = [(7, 4)]  # so that nothing but the end says it
+    pair.log.leader_epochs.entries = [(7, 4)]  # so that only the end offset tells
     refuse("write_whole", "/one/")
 
 

@@ -183,7 +183,7 @@ async def _crash_at(folder: Path, nth: int) -> str:
 async def test_a_rename_that_fails_leaves_the_partition_where_it_is_and_is_tried_again(
     tmp_path: Path,
 ) -> None:
-    node = await filled(tmp_path, f"metadata.log.dir={tmp_path / 'b'}")  # which isn't lost for it
+    node = await filled(tmp_path, f"metadata.log.dir={tmp_path / 'b'}")  # `b` isn't lost for it
 
     def hook(name: str, path: str, size: int) -> None:
         if name == "rename" and path.endswith("-future"):

@@ -98,7 +98,7 @@ async def test_segments_and_the_log_start_come_about_in_the_new_directory(tmp_pa
     await moved(node)
     assert partition_of(node).log.log_start_offset == 7
     assert values(node) == expected(b"more", start=7)
-    crash(node)  # and is remembered
+    crash(node)  # the start offset is remembered
     again = await started(tmp_path)
     assert values(again) == expected(b"more", start=7)
 
@@ -321,7 +321,7 @@ async def test_a_move_keeps_to_its_bytes_by_second(tmp_path: Path) -> None:
     began_s, most = clock.monotonic_s(), 0.0
     while partition_of(node).move is change:
         elapsed_s = clock.monotonic_s() - began_s
-        if elapsed_s >= 1:  # what came before is held against a whole second
+        if elapsed_s >= 1:  # what came before is measured over a whole second
             most = max(most, change.log.size / elapsed_s)
         clock.advance_ms(100)
         await asyncio.sleep(0.002)

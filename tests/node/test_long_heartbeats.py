@@ -125,7 +125,7 @@ async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: S
         clients[gone].close()
     await asyncio.sleep(0)
     before = end_of_offsets(node)
-    await held.let_go()  # what is computed for the first one is of no use any more
+    await held.let_go()  # the result for the first one is no longer of use
     assert end_of_offsets(node) == before
     await held.let_go()
     assert told(clients[1].receive(sent[1])) == (Error.NONE, 2)
@@ -205,7 +205,7 @@ async def test_who_waits_for_its_turn_is_not_fenced_meanwhile(node: Server, held
     clock_of(node).advance_ms(100_000)  # two sessions
     node.timers.fire_due()
     await held.let_go()
-    assert told(two.receive(joining))[0] is Error.NONE  # and it was decided once
+    assert told(two.receive(joining))[0] is Error.NONE  # it was decided only once
     await held.let_go()
     assert told(one.receive(waiting))[0] is Error.NONE
     clock_of(node).advance_ms(1_000)

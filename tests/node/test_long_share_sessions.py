@@ -164,10 +164,10 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     shares.produce(1, index=1)
     again = shares.client()
     answer = again.fetch(0, 1)
-    assert isinstance(answer, Later)  # though it is of one partition
+    assert isinstance(answer, Later)  # even with only one partition
     assert acquired(done(shares, answer)) == {1: [(0, 2, 2), (3, 3, 1)]}
     take_turns(shares.node)
-    assert not shares.shares._given_back_of  # though the group was never forgotten
+    assert not shares.shares._given_back_of  # even though the group was never forgotten
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
 
 

@@ -246,6 +246,6 @@ def test_others_are_served_while_many_observers_or_partitions_are_told_of(tmp_pa
     for asked in (request((METADATA, [0])), request(("a", [*range(1_298)])), request(*[("a", [])] * 1_298)):
         steps = describe_quorum(quorum, asked, 2, NOW_MS)
         assert steps.send(None) is steps.send(None) is None
-        replicas.pop((2, A), None)  # what changes meanwhile does no harm
+        replicas.pop((2, A), None)  # a change meanwhile does no harm
         with pytest.raises(StopIteration):
             steps.send(None)

@@ -119,7 +119,7 @@ def test_a_log_that_has_nothing_yet_begins_amid_a_batch_where_the_leaders_does(
 def test_a_log_that_ends_behind_the_leaders_is_cut_off_there(tmp_path: Path, following: Following) -> None:
     for text in "abcd":
         following.log.append(batch(text), leader_epoch=0, now_ms=0)
-    following.log.leader_epochs.clear()  # so that nothing but the end says it
+    following.log.leader_epochs.clear()  # so that only the end offset tells
     leader = Leading(open_log(tmp_path / "leader"), 0)
     leader.append("a")
     following.step(leader)
@@ -241,7 +241,7 @@ def test_bytes_that_were_changed_on_the_way_are_not_taken(
     data.records = bytes(broken)
     at_once(following.fetcher.answered(request, answer))
     assert following.state is PAUSED
-    assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # what came before counts
+    assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # the batches before the broken one count
     following.clock.advance_ms(1_000)
     following.until_level(leader)
     assert bytes_of(following.log) == bytes_of(leader.log)
