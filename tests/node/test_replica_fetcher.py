@@ -241,7 +241,7 @@ def test_bytes_that_were_changed_on_the_way_are_not_taken(
     data.records = bytes(broken)
     at_once(following.fetcher.answered(request, answer))
     assert following.state is PAUSED
-    assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # the batches before the broken one count
+    assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # whole batches before it count
     following.clock.advance_ms(1_000)
     following.until_level(leader)
     assert bytes_of(following.log) == bytes_of(leader.log)
