@@ -97,6 +97,14 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
+def host_and_port(text: str, option: str) -> tuple[str, int]:
+    """Split HOST:PORT, and return the host without brackets. Raises CommandUsageError."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise CommandUsageError(f"{option} {text}: HOST:PORT is the form")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def properties_of(path: str) -> dict[str, str]:
     """Return the values in the properties file from `--config` by key. Raises CommandUsageError."""
     from broker.config.definitions import UsageError

@@ -256,7 +256,8 @@ class SeveralBrokers(Ground):
         self._cluster.wait_until_in_sync(SETTLED_S)
 
     def struck(self, fault: Fault) -> None:
-        self._struck = next(node for node in self._cluster if node is fault.narrowed())
+        narrowed = fault.narrowed()
+        self._struck = next(node for node in self._cluster if node is narrowed)
 
     def kill_and_start(self) -> None:
         assert self._struck is not None

@@ -104,14 +104,12 @@ def client_of(requests: Iterable[Request], api: str) -> str | None:
 def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, brokers: int = 1) -> list[Hazard]:
     """Return at most `most` hazards for a program that sent these requests undisturbed to so many brokers."""
     counts: dict[str, int] = {}
-    of_any_broker = set()
+    initializes_at_any = False  # without a transactional id there is no coordinator that could move
     for each in requests:
         if is_a_step(each):
             counts[each["api"]] = counts.get(each["api"], 0) + 1
         if each["api"] == "InitProducerId" and not each.get("transactional_ids"):
-            of_any_broker.add(
-                each["api"]
-            )  # without a transactional id there is no coordinator that could move
+            initializes_at_any = True
     strikes = OF_QUICK if how is Thoroughness.QUICK else tuple(Strike)
     found = [
         Hazard(api, nth, strike)
@@ -119,7 +117,8 @@ def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int, broker
         for nth in _numbers(counts.get(api, 0), how, brokers)
         for strike in strikes
         if strike is not Strike.GROUP_MOVED_ON or api in OF_OFFSETS
-        if strike is not Strike.MOVED or (brokers > 1 and api not in of_any_broker)
+        if strike is not Strike.MOVED
+        or (brokers > 1 and not (initializes_at_any and api == "InitProducerId"))
     ]
     return found[:most]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.child import BrokerError
@@ -155,7 +155,6 @@ class _Bench:
         self.idle_s = idle_s
         self.timeout_s = timeout_s
         self._command = command
-        self._undisturbed_ids: Set[str] = frozenset()
         self._undisturbed_requests: Sequence[Request] = ()
         self._environment = environment
 
@@ -167,7 +166,6 @@ class _Bench:
         with tempfile.TemporaryDirectory(prefix=OF_RUNS, ignore_cleanup_errors=True) as folder:
             run = _Run(self, None, None, folder)
             trial, found = self._over(run, None)
-        self._undisturbed_ids = transactional_ids(trial.requests)
         self._undisturbed_requests = trial.requests
         if run.starts > 1 or run.is_late:
             raise CannotProveError(
@@ -212,7 +210,9 @@ class _Bench:
 
     def _reasons(self, run: _Run) -> Sequence[str]:
         return reasons(
-            run.requests, aborted(self.ground.kafka, [*self.inputs, *self.outputs]), self._undisturbed_ids
+            run.requests,
+            aborted(self.ground.kafka, [*self.inputs, *self.outputs]),
+            transactional_ids(self._undisturbed_requests),
         )
 
 

@@ -15,7 +15,8 @@ from cli.console.app import Console
 from cli.console.guard import Guard, is_loopback
 from cli.console.sections import Sections
 from cli.console.views import Shown
-from cli.errors import CommandError, CommandUsageError
+from cli.errors import CommandError
+from cli.options import host_and_port
 from cli.output import say
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8095"
@@ -23,14 +24,6 @@ MOST_CONNECTIONS: Final = 200
 KEEP_ALIVE_S: Final = 20
 LAST_ANSWERS_S: Final = 1
 TOKEN_VARIABLE: Final = "BARNABAS_CONSOLE_TOKEN"  # noqa: S105 - a name
-
-
-def address_of(listen: str) -> tuple[str, int]:
-    """Split HOST:PORT, and return the host without brackets. Raises CommandUsageError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise CommandUsageError(f"--listen {listen}: HOST:PORT is the form")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def serve(
@@ -42,7 +35,7 @@ def serve(
     parent_fd: int | None = None,
 ) -> None:
     """Serve until a signal, or until the parent's end closes the other end of `parent_fd`. Raises CommandError."""
-    host, port = address_of(listen)
+    host, port = host_and_port(listen, "--listen")
     token = "" if is_loopback(host) else os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from cli.errors import UNREACHABLE, CommandError, CommandUsageError
+from cli.errors import UNREACHABLE, CommandError
+from cli.options import host_and_port
 
 PATIENCE_S: Final = 3.0
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -30,20 +31,12 @@ TABLE: Final = (
 """The fields that the list of clients shows."""
 
 
-def listener_of(text: str) -> tuple[str, int]:
-    """Split HOST:PORT, and return the host without brackets. Raises CommandUsageError."""
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise CommandUsageError(f"--metrics {text}: HOST:PORT is the form")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 class ClientTelemetry:
     """Asks the metrics listeners of the brokers."""
 
     def __init__(self, listeners: Sequence[str] = ()) -> None:
         """Raises CommandUsageError for a wrong address."""
-        self._listeners = {text: listener_of(text) for text in listeners}
+        self._listeners = {text: host_and_port(text, "--metrics") for text in listeners}
 
     def all(self) -> dict[str, Any]:
         """Return every client with the fields of `TABLE`. A broker that doesn't answer is among the problems."""

@@ -153,8 +153,10 @@ class Asker(threading.Thread):
 
     def _forget_unwanted(self, wanted: frozenset[str]) -> None:
         """The problems of rounds that nobody wants any more: no round would say that they have passed."""
-        for each in [each for each in self._problems if not each.is_wanted(wanted)]:
+        unwanted = [each for each in self._problems if not each.is_wanted(wanted)]
+        for each in unwanted:
             del self._problems[each]
+        if unwanted:
             self._tell_problems()
 
     def _tell_problems(self) -> None:
@@ -474,9 +476,8 @@ class TransactionLog:
         if topic is None or topic.error_code:
             self._next.clear()  # the first transaction creates it
             return
-        if (
-            topic.topic_id != self._topic_id
-        ):  # another topic of this name, as after a reset: its offsets begin anew
+        # It may be another topic of this name, as after a reset: its offsets begin anew.
+        if topic.topic_id != self._topic_id:
             self._topic_id = bytes(topic.topic_id)
             self._next.clear()
         for partition, leader in leaders_of([topic]).items():

@@ -22,11 +22,8 @@ def seed(kafka: barnabas.Broker | barnabas.Cluster) -> None:
 
 def main(bootstrap: str, folder: Path) -> None:
     """One query after the other."""
-    from examples.flights_pipeline.job import (
-        Job,
-        run_through,
-        session,
-    )  # here, since who seeds needs no Spark
+    # Imported here, since seeding needs no Spark.
+    from examples.flights_pipeline.job import Job, run_through, session
 
     job = Job(bootstrap, data.tables(folder), folder / "checkpoints", max_offsets=60)
     run_through(job, session("flights", folder / "spark"))
