@@ -164,14 +164,18 @@ class Sending:
         return left
 
     def _in_short(self, call: Callable[[float], None], patience_s: float = FLUSH_S) -> None:
-        """Repeat a call that may be repeated if it takes longer than asked for. Raises KafkaException."""
+        """Repeat a call for as long as librdkafka says that it may be repeated. Raises KafkaException.
+
+        A call that takes longer than asked for ends with _TIMED_OUT, or with the broker's last answer: a Kafka that
+        just creates __transaction_state says COORDINATOR_LOAD_IN_PROGRESS.
+        """
         deadline_s = time.monotonic() + patience_s
         while True:
             try:
                 call(SHORT_S)
                 return
             except self._library.KafkaException as error:
-                if error.args[0].name() != "_TIMED_OUT" or time.monotonic() > deadline_s:
+                if not error.args[0].retriable() or time.monotonic() > deadline_s:
                     raise
 
     def _meet(self, topic: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.cli.conftest import ON_OURS_ALONE, ROOT, Kafka, Run
+import barnabas
+from tests.cli.conftest import ON_OURS_ALONE, ROOT, Kafka, Run, run_cli
 
 KEEPS_OLD_RECORDS = ("-c", "retention.ms=-1")
 ODD = [
@@ -141,6 +142,14 @@ def test_what_is_not_committed_is_not_read(cli: Run, kafka: Kafka, topic: str) -
     assert cli("consume", topic, "-e", "--uncommitted").lines == ["a", "b", "c", "e"]
     # a marker stands behind the first two, and behind the third one
     assert [record[1] for record in read_all(kafka, topic, 1)] == [0, 1, 3]
+
+
+def test_a_transaction_begins_when_its_coordinator_has_loaded() -> None:
+    with barnabas.Broker() as broker:
+        loading = broker.fault("InitProducerId", error="COORDINATOR_LOAD_IN_PROGRESS", times=3)
+        sent = run_cli("produce", "orders", "--transaction", stdin="a\n", bootstrap=broker.bootstrap)
+        assert (sent.status, loading.fired) == (0, 3), sent.err
+        assert run_cli("consume", "orders", "-e", bootstrap=broker.bootstrap).lines == ["a"]
 
 
 def test_a_group_goes_on_where_it_was(cli: Run, topic: str) -> None:
