@@ -54,11 +54,12 @@ TAIL_WAIT_MS: Final = 250
 """How long a fetch waits at most. It returns as soon as there is something."""
 ROUND_WAIT_MS: Final = 100
 """How long the fetches from several leaders, one after the other, wait in all. The others aren't heard meanwhile."""
-TAIL_BYTES: Final = 1024 * 1024
+TAIL_BYTES: Final = 128 * 1024
 TAIL_OFFSETS: Final = 300
 """How far before its end each partition of the transactions' topic is read at the start."""
-BUSY_PAUSE: Final = 4
-"""A pause is this many times as long as decoding took. If there are very many transactions, some are skipped."""
+DECODED_AT_ONCE_S: Final = 0.5
+"""So much decoding of transactions' records goes on without a pause. More than that takes 2 % of the time, as rounds
+do. If there are very many transactions, some are skipped."""
 BUSY_BYTES: Final = 64 * 1024
 """If a waiting fetch has returned more than this, the log is busy."""
 FIRST_READ: Final = 5_000
@@ -453,6 +454,12 @@ class TransactionLog:
         self._leaders_due_s = 0.0
         self._is_forbidden = False
         self._topic_id = b""
+        self._last_read: dict[Partition, int] = {}
+        """The number of the read in which a partition last had something. A small fetch begins with the others."""
+        self._reads = 0
+        self._decoded_s = 0.0
+        """Time of decoding for which no pause has been made yet, and when that was."""
+        self._decoded_at_s = time.monotonic()
 
     def read_on(self, cluster: KafkaCluster) -> None:
         """Read what has come since, or comes soon. Raises CommandError."""
@@ -464,6 +471,7 @@ class TransactionLog:
             time.sleep(min(PAUSE_PER_ROUND * (time.monotonic() - began_s), LONGEST_PAUSE_S))
             return
         for leader, partitions in self._by_leader.items():
+            partitions.sort(key=lambda each: self._last_read.get(each, 0))
             asked = {each: self._next[each] for each in partitions if each in self._next}
             if asked:
                 self._read(cluster, leader, asked, wait_of(len(self._by_leader)))
@@ -500,7 +508,10 @@ class TransactionLog:
                 self._next[each] = max(starts[each], ends[each] - back)
 
     def _read(self, cluster: KafkaCluster, leader: int, asked: dict[Partition, int], wait_ms: int) -> None:
-        for partition, data in fetch_from_leader(cluster, leader, asked, TAIL_BYTES, wait_ms).items():
+        self._reads += 1
+        answer = fetch_from_leader(cluster, leader, asked, TAIL_BYTES, wait_ms)
+        began_s = time.monotonic()
+        for partition, data in answer.items():
             if data.error_code:
                 self._leaders_due_s = 0.0
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
@@ -514,8 +525,18 @@ class TransactionLog:
                     batches.append((header, read_records(data.records[at : at + header.size_bytes])))
             except UNREADABLE:
                 pass
-            began_s = time.monotonic()
+            if batches:
+                self._last_read[partition] = self._reads
             self._lanes.read(partition[1], batches)
-            time.sleep(min(BUSY_PAUSE * (time.monotonic() - began_s), LOST_S))
             if data.high_watermark - self._next[partition] > FIRST_READ:
                 self._next[partition] = data.high_watermark - TAIL_OFFSETS
+        self._pause(began_s)
+
+    def _pause(self, began_s: float) -> None:
+        """Pause for the decoding that began then, if there was much of it lately."""
+        now_s = time.monotonic()
+        passed_s = now_s - self._decoded_at_s
+        self._decoded_s = max(self._decoded_s - passed_s / PAUSE_PER_ROUND, 0.0) + now_s - began_s
+        self._decoded_at_s = now_s
+        if (excess_s := self._decoded_s - DECODED_AT_ONCE_S) > 0:
+            time.sleep(min(excess_s * PAUSE_PER_ROUND, LOST_S))

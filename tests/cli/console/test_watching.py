@@ -19,6 +19,7 @@ from cli.console.watching import BUSY_BYTES, METADATA_S, Asker, Round, Transacti
 from cli.errors import CommandError
 from protocol.messages.fetch import PartitionData
 from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from tests.support.partition_logs import batch_of_bytes
 
 ORDERS = ("orders", 0)
 LEADER = 1
@@ -187,6 +188,62 @@ def test_another_topic_of_the_same_name_is_read_from_its_own_begin(
         log.read_on(cast("KafkaCluster", topics))
         assert log._next == dict.fromkeys(place, 900), "it is the same topic still"
         clock["s"] += METADATA_S
+
+
+def test_very_many_transactions_take_a_fiftieth_of_the_time_after_a_first_burst(
+    transactions_log: tuple[TransactionLog, Topics, dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, topics, clock = transactions_log
+    decoding_s, steps = 0.02, 10_000
+    answers = {("__transaction_state", 0): PartitionData(high_watermark=2, records=memoryview(b""))}
+    monkeypatch.setattr(watching, "fetch_from_leader", lambda *_: answers)
+    pauses: list[float] = []
+
+    def pause(pause_s: float) -> None:
+        pauses.append(pause_s)
+        clock["s"] += pause_s
+
+    def decode(*_: object) -> None:
+        clock["s"] += decoding_s
+
+    monkeypatch.setattr(watching.time, "sleep", pause)
+    monkeypatch.setattr(log._lanes, "read", decode)
+    partition = MetadataResponsePartition(partition_index=0, leader_id=LEADER)
+    topics.topic = MetadataResponseTopic(
+        name="__transaction_state", topic_id=b"a" * 16, partitions=[partition]
+    )
+    began_s = clock["s"]
+    for _ in range(24):
+        log.read_on(cast("KafkaCluster", topics))
+    assert pauses == []
+    for _ in range(steps):
+        log.read_on(cast("KafkaCluster", topics))
+    assert steps * decoding_s / (clock["s"] - began_s) < 0.021
+    assert max(pauses) <= 1
+
+
+def test_a_small_fetch_begins_with_partitions_that_were_not_read_lately(
+    transactions_log: tuple[TransactionLog, Topics, dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, topics, clock = transactions_log
+    batch = batch_of_bytes(79)
+    asked_first: list[int] = []
+
+    def first_alone(_: object, __: int, asked: Mapping[Partition, int], *___: object) -> Any:
+        first = next(iter(asked))
+        asked_first.append(first[1])
+        return {first: PartitionData(high_watermark=9, records=memoryview(batch))}
+
+    monkeypatch.setattr(watching, "fetch_from_leader", first_alone)
+    monkeypatch.setattr(log._lanes, "read", lambda *_: None)
+    partitions = [MetadataResponsePartition(partition_index=index, leader_id=LEADER) for index in range(3)]
+    topics.topic = MetadataResponseTopic(
+        name="__transaction_state", topic_id=b"a" * 16, partitions=partitions
+    )
+    for _ in range(6):
+        log.read_on(cast("KafkaCluster", topics))
+        clock["s"] += METADATA_S
+    assert asked_first == [0, 1, 2, 0, 1, 2]
 
 
 def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
