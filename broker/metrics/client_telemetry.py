@@ -100,6 +100,8 @@ class ClientMetricsInstance:
         self.version = -1  # the version of the subscriptions that these come from
         self.seen_ms = 0
         self.got_ms = self.pushed_ms = -(1 << 62)
+        self.taken_ms = -1
+        """When its last push was taken; -1: none was. `pushed_ms` counts refused ones too: they count for the quota."""
         self.is_terminating = False
         self.last_error = Error.NONE
         self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
@@ -169,6 +171,7 @@ class ClientTelemetry:
             raise
         finally:
             client.is_terminating = request.terminating
+        client.taken_ms = now_ms
         client.last_error = Error.NONE
 
     def _check(self, client: ClientMetricsInstance, request: PushTelemetryRequest, now_ms: int) -> None:

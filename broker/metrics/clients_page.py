@@ -52,7 +52,6 @@ class ClientsPage:
         return HttpAnswer(await compute(lambda: json.dumps(document).encode()), "application/json")
 
     def _document(self, client: ClientMetricsInstance, names: frozenset[str]) -> dict[str, Any]:
-        is_silent = client.pushed_ms < 0
         metrics = [
             [short, dict(attributes), value if math.isfinite(value) else None]
             for (name, attributes), value in client.series.items()
@@ -61,6 +60,6 @@ class ClientsPage:
         return {
             **client.attributes,
             "interval_ms": client.interval_ms,
-            "pushed_ms_ago": None if is_silent else self._now_ms() - client.pushed_ms,
+            "pushed_ms_ago": None if client.taken_ms < 0 else self._now_ms() - client.taken_ms,
             "metrics": metrics,
         }

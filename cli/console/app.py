@@ -185,7 +185,10 @@ class Console:
             body = await _body(request)
             if body is None:
                 return JSONResponse({"error": "the body must be a JSON object of moderate size"}, 400)
-            return await _answered(lambda given: do(given, execute=bool(given.get("execute"))), body)
+            execute = body.get("execute", False)
+            if not isinstance(execute, bool):
+                return JSONResponse({"error": "execute must be true or false"}, 400)
+            return await _answered(lambda given: do(given, execute=execute), body)
 
         return handle
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,6 +18,9 @@ from cli.options import host_and_port
 PATIENCE_S: Final = 3.0
 MOST_BYTES: Final = 8 * 1024 * 1024
 """The most bytes of a broker's answer."""
+MOST_AT_ONCE: Final = 8
+"""The most brokers that are asked at the same time."""
+_OF_A_CLIENT: Final = {"client_id": str, "client_instance_id": str, "metrics": list}
 TABLE: Final = (
     "producer.request.latency.avg",
     "producer.record.send.total",
@@ -43,13 +47,15 @@ class ClientTelemetry:
         clients: list[dict[str, Any]] = []
         problems = []
         count = 0
-        for listener in self._listeners:
-            try:
-                told = self._told(listener, [("name", name) for name in TABLE])
-                clients += [{**each, "listener": listener} for each in told["clients"]]
-                count += int(told["count"])
-            except CommandError as error:
-                problems.append(str(error))
+        with ThreadPoolExecutor(MOST_AT_ONCE) as asking:
+            for listener, told in zip(
+                self._listeners, asking.map(self._table_or_error, self._listeners), strict=True
+            ):
+                if isinstance(told, CommandError):
+                    problems.append(str(told))
+                else:
+                    clients += [{**each, "listener": listener} for each in told["clients"]]
+                    count += told["count"]
         return {
             "listeners": [*self._listeners],
             "count": count,
@@ -65,6 +71,12 @@ class ClientTelemetry:
             return {**each, "listener": listener}
         raise CommandError(f"no client with the id {client} is connected to {listener} any more")
 
+    def _table_or_error(self, listener: str) -> dict[str, Any] | CommandError:
+        try:
+            return self._told(listener, [("name", name) for name in TABLE])
+        except CommandError as error:
+            return error
+
     def _told(self, listener: str, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
         connection = http.client.HTTPConnection(*self._listeners[listener], timeout=PATIENCE_S)
         try:
@@ -75,11 +87,24 @@ class ClientTelemetry:
                 raise CommandError(f"{listener} has no list of clients: it answers {answer.status}")
             if len(data) > MOST_BYTES:
                 raise CommandError(f"{listener} lists more clients than can be shown")
-            told = json.loads(data)
-            if not isinstance(told, dict) or not {"clients", "count"} <= told.keys():
-                raise CommandError(f"{listener} isn't a metrics listener of barnabas")
-            return told
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            told: dict[str, Any] = json.loads(data)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise CommandError(f"{listener} (from --metrics) doesn't answer: {error}", UNREACHABLE) from None
         finally:
             connection.close()
+        if not _is_list_of_clients(told):
+            raise CommandError(f"{listener} isn't a metrics listener of barnabas")
+        return told
+
+
+def _is_list_of_clients(told: Any) -> bool:
+    return (
+        isinstance(told, dict)
+        and isinstance(told.get("count"), int)
+        and isinstance(told.get("clients"), list)
+        and all(
+            isinstance(each, dict)
+            and all(isinstance(each.get(name), kind) for name, kind in _OF_A_CLIENT.items())
+            for each in told["clients"]
+        )
+    )

@@ -163,6 +163,8 @@ async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
     )
     metrics = push(lag, gauge("org.apache.kafka.consumer.poll.idle.ratio.avg", point(0.5)))
     assert pushed(client, told, metrics) is Error.NONE
+    clock_of(node).advance_ms(INTERVAL_MS)
+    assert pushed(client, told, b"no metrics") is Error.INVALID_RECORD, "which counts for the quota alone"
     clock_of(node).advance_ms(300)
 
     async def clients(query: str) -> Any:
@@ -176,7 +178,7 @@ async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
     assert found["count"] == 2
     shown = {each["client_id"]: each for each in found["clients"]}
     assert shown["app"]["metrics"] == lags
-    assert (shown["app"]["pushed_ms_ago"], shown["app"]["interval_ms"]) == (300, INTERVAL_MS)
+    assert (shown["app"]["pushed_ms_ago"], shown["app"]["interval_ms"]) == (INTERVAL_MS + 300, INTERVAL_MS)
     assert (shown["other"]["metrics"], shown["other"]["pushed_ms_ago"]) == ([], None)
     assert shown["other"]["client_software_name"] == "silent"
     [one] = (await clients(f"client={_text(told.client_instance_id)}"))["clients"]

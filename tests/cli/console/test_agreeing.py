@@ -197,6 +197,9 @@ def test_offsets_are_set_and_records_deleted_after_a_question(
 
     asked = {"topic": topic, "partition": 0, "before": 4}
     question = console.post("delete-records", asked).json()
+    for odd in ("false", 1, None):
+        told = console.post("delete-records", {**asked, "seen": question["seen"], "execute": odd})
+        assert (told.status, told.body) == (400, b'{"error":"execute must be true or false"}')
     assert question["question"] == f"Delete offsets 0 to 3 of {topic}-0, for good?"
     assert console.api("topic", topic=topic)["partitions"][0]["start"] == 0
     console.post("delete-records", {**asked, "seen": question["seen"], "execute": True}).json()

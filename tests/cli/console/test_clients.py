@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import barnabas
+from cli.console.telemetry import ClientTelemetry
 from protocol.messages.configs import (
     GetTelemetrySubscriptionsRequest,
     IncrementalAlterableConfig,
@@ -186,6 +191,66 @@ def test_a_listener_that_takes_its_time_keeps_nothing_from_being_shown(
             page = open_page(f"{console.address}/#/clients")
             expect(page.get_by_role("link", name="app", exact=True)).to_be_visible()
             expect(page.locator("p.problem")).to_contain_text("doesn't answer")
+
+
+@contextlib.contextmanager
+def listeners_that_answer(*answers: bytes) -> Iterator[list[str]]:
+    """Listeners that answer when all of them have been asked."""
+    asked = threading.Barrier(len(answers), timeout=30)
+
+    def handler(answer: bytes) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.wait()
+                self.send_response(200)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+    with contextlib.ExitStack() as running:
+        addresses = []
+        for answer in answers:
+            server = running.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler(answer)))
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+            running.callback(server.shutdown)
+            addresses.append(f"127.0.0.1:{server.server_port}")
+        yield addresses
+
+
+def test_listeners_are_asked_at_the_same_time() -> None:
+    client = {"client_id": "app", "client_instance_id": "i", "metrics": []}
+    answers = [json.dumps({"count": 1, "clients": [client]}).encode()] * 3
+    with listeners_that_answer(*answers) as listeners:
+        told = ClientTelemetry(listeners).all()
+    assert (told["count"], told["problems"]) == (3, [])
+    assert [each["listener"] for each in told["clients"]] == listeners
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]",
+        b"{}",
+        b'{"count": "1", "clients": []}',
+        b'{"count": 1, "clients": {}}',
+        b'{"count": 1, "clients": [1]}',
+        b'{"count": 1, "clients": [{"client_id": null, "client_instance_id": "i", "metrics": []}]}',
+        b'{"count": 1, "clients": [{"client_id": "app", "client_instance_id": "i"}]}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_a_listener_that_answers_nonsense_is_a_problem_and_no_fault(answer: bytes) -> None:
+    with listeners_that_answer(answer) as [listener]:
+        told = ClientTelemetry([listener]).all()
+    assert (told["clients"], told["count"]) == ([], 0)
+    [problem] = told["problems"]
+    assert problem.startswith(listener)
 
 
 def test_a_console_that_knows_no_listener_says_how_it_learns_of_one(open_page: OpenPage) -> None:
