@@ -2,8 +2,9 @@
 Only the interpreter and the ports stay; all else is a stop and a start, in milliseconds.
 
 A copy is what a crash at that moment would leave: a node that starts on it recovers, and open transactions and groups
-go on. One turn of the loop determines its contents, so that nothing is written meanwhile: it copies small files, and
-notes the size of large ones, which are logs and only grow. Their bytes up to that size are copied beside the loop.
+go on. One turn of the loop determines its contents, so that nothing is written meanwhile: it reads small files, and
+notes the size of larger ones. These only grow, or are replaced by others: their bytes up to that size are read beside
+the loop, where all files of the copy are made. To make a file takes a file system longer than to read a small one.
 (Hard links would take no space, but flipping a byte in one file, or cutting it, would change the other, too.)
 """
 
@@ -11,22 +12,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.directory.log_directory import LOCK_FILE
-from storage.files import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
 
 _TRIES = 5
-LARGE_BYTES = 256 * 1024
-"""A log of this size or more is copied beside the loop."""
+SMALL_BYTES = 4 * 1024
+"""A file of this size or less is read at once."""
 MOST_LARGE_FILES = 500
-"""Most files that are copied beside the loop, since each stays open meanwhile. Other files are copied at once."""
+"""Most files that are read beside the loop, since each stays open meanwhile: the largest ones."""
 _PIECE_BYTES = 8 * 1024 * 1024
 _NOT_COPIED = frozenset((LOCK_FILE, CLEAN_SHUTDOWN_FILE))
 
@@ -35,71 +35,87 @@ class RenewalError(Exception):
     """The node can't begin anew, or can't be copied. The message says why, in one line."""
 
 
-class _Large(NamedTuple):
-    """A log that is yet to be copied, up to this size. It is read by descriptor: its path may belong to another file by
+class _Taken(NamedTuple):
+    """A file of the copy, yet to be made. A larger one is read by descriptor: its path may belong to another file by
     then."""
 
-    descriptor: int
+    name: str
     size_bytes: int
-    to: str
+    changed_ns: int
+    data: bytes | None
+    descriptor: int
 
-    def copy(self) -> None:
+    def make(self, to: str) -> None:
+        path = os.path.join(to, self.name)
+        with open(path, "wb", buffering=0) as file:
+            if self.data is not None:
+                file.write(self.data)
+            else:
+                self._read_into(file.fileno())
+        os.utime(path, ns=(self.changed_ns, self.changed_ns))
+
+    def _read_into(self, made: int) -> None:
         left = self.size_bytes
-        with open(self.to, "wb", buffering=0) as file:
-            while left:
-                count = os.sendfile(
-                    file.fileno(), self.descriptor, self.size_bytes - left, min(left, _PIECE_BYTES)
-                )
-                if not count:
-                    raise RenewalError(f"{self.to} was cut while it was copied")
-                left -= count
+        while left:
+            count = os.sendfile(made, self.descriptor, self.size_bytes - left, min(left, _PIECE_BYTES))
+            if not count:
+                raise RenewalError(f"{self.name} was cut while it was copied")
+            left -= count
 
 
 class Copy:
-    """A copy of a node's only folder. Making this object determines its contents; `complete` ends the copy."""
+    """A copy of a node's only folder. Making this object determines its contents; `complete` makes the files."""
 
     def __init__(self, folders: Sequence[str], to: str) -> None:
         """Raises RenewalError, OSError.
 
         Threads beside the loop may clean a log meanwhile, so that files come and go. Then the copy begins again."""
         folder = _only_one_of(folders)
+        self._to = to
         for _ in range(_TRIES):
-            shutil.rmtree(to, ignore_errors=True)
             self._open = ExitStack()
-            self._large: list[_Large] = []
-            self._bytes = 0
-            taken = set()
+            self._large = 0
             try:
-                for source, target in _files(folder, to):
-                    self._take(source, target)
-                    taken.add(source)
+                names, self._folders = _names(folder)
+                largest_first = sorted(names, key=lambda name: -os.path.getsize(os.path.join(folder, name)))
+                self._files = [self._taken(folder, name) for name in largest_first]
+                if names == _names(folder)[0]:
+                    return
             except FileNotFoundError:
-                self._open.close()
-                continue
+                pass
             except BaseException:
                 self._open.close()
                 raise
-            if taken == _names(folder):
-                return
             self._open.close()
         raise RenewalError(f"{folder} changes while it is copied")
 
-    def _take(self, source: str, target: str) -> None:
-        size = os.path.getsize(source)
-        self._bytes += size
-        if size < LARGE_BYTES or not source.endswith(LOG_SUFFIX) or len(self._large) >= MOST_LARGE_FILES:
-            shutil.copy2(source, target)
-            return
-        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        self._open.callback(os.close, descriptor)
-        self._large.append(_Large(descriptor, size, target))
+    def _taken(self, folder: str, name: str) -> _Taken:
+        descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
+        is_kept = False
+        try:
+            found = os.fstat(descriptor)
+            data = None
+            if found.st_size > SMALL_BYTES and self._large < MOST_LARGE_FILES:
+                self._large += 1
+                self._open.callback(os.close, descriptor)
+                is_kept = True
+            else:
+                data = os.read(descriptor, found.st_size) if found.st_size else b""
+            return _Taken(name, found.st_size, found.st_mtime_ns, data, descriptor)
+        finally:
+            if not is_kept:
+                os.close(descriptor)
 
     def complete(self) -> int:
-        """Copy the rest, in the calling thread. Returns the bytes of the whole copy. Raises RenewalError, OSError."""
+        """Make the files, in the calling thread. Returns the bytes of the whole copy. Raises RenewalError, OSError."""
         with self._open:
-            for each in self._large:
-                each.copy()
-        return self._bytes
+            shutil.rmtree(self._to, ignore_errors=True)
+            os.makedirs(self._to)
+            for name in self._folders:
+                os.mkdir(os.path.join(self._to, name))
+            for each in self._files:
+                each.make(self._to)
+        return sum(each.size_bytes for each in self._files)
 
 
 class Renewal(NamedTuple):
@@ -140,20 +156,16 @@ def _only_one_of(folders: Sequence[str]) -> str:
     return folders[0]
 
 
-def _names(folder: str) -> set[str]:
-    return {
-        os.path.join(root, name)
-        for root, _, names in os.walk(folder)
-        for name in names
-        if name not in _NOT_COPIED
-    }
-
-
-def _files(folder: str, to: str) -> Iterator[tuple[str, str]]:
-    """Yield each file, and the path for its copy. The folder of the copy exists."""
-    for root, _, names in os.walk(folder):
-        target = os.path.join(to, os.path.relpath(root, folder))
-        os.makedirs(target, exist_ok=True)
-        for name in names:
-            if name not in _NOT_COPIED:
-                yield os.path.join(root, name), os.path.join(target, name)
+def _names(folder: str) -> tuple[set[str], list[str]]:
+    """The files and the folders below the folder, by their paths from there; each folder comes before those in it."""
+    files, folders = set(), []
+    within = [""]
+    while within:
+        parent = within.pop()
+        for entry in os.scandir(os.path.join(folder, parent)):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(parent + entry.name)
+                within.append(f"{parent}{entry.name}{os.sep}")
+            elif entry.name not in _NOT_COPIED:
+                files.add(parent + entry.name)
+    return files, folders
