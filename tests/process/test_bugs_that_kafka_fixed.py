@@ -1,4 +1,4 @@
-"""Transaction bugs that Apache Kafka had and fixed. Faults at a broker replay each of them, and none happens here."""
+"""Transaction bugs that Apache Kafka or librdkafka had. Faults replay each of them, and none happens here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import Producer as ConfluentProducer
 
 import barnabas
 from protocol.errors import Error
@@ -338,3 +340,36 @@ def test_19163_offsets_of_an_open_transaction_outlive_their_groups_retention(tmp
         own.clock.advance(minutes=5)
         assert producer.end(commit=True) is Error.NONE
         until(lambda: asked.committed_offset("kept", "kept") == (1, Error.NONE), "the offset is there")
+
+
+def test_librdkafka_5511_offsets_are_committed_after_their_coordinator_has_left_the_metadata() -> None:
+    """An application could wait for ever for a group's coordinator that was gone."""
+    with barnabas.Cluster(
+        brokers=3, topics={"in": 1, "out": 1}, config={"broker.session.timeout.ms": 2_000}
+    ) as own:
+        client = {"bootstrap.servers": own.bootstrap, "log_level": 0}
+        first = ConfluentProducer({**client, "transactional.id": "makes the topic"})
+        first.init_transactions(30)
+        first.begin_transaction()
+        first.produce("in", b"a")
+        first.commit_transaction(30)
+        reading = {**client, "group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer(reading)
+        consumer.subscribe(["in"])
+        [read] = consumer.consume(1, timeout=30)
+        gone = own.coordinator_of(group="g")
+        name = next(
+            name for name in map(str, range(100)) if own.coordinator_of(transactional_id=name) is not gone
+        )
+        producer = ConfluentProducer({**client, "transactional.id": name})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("out", read.value())
+        gone.kill()
+        offsets = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
+        producer.commit_transaction(60)
+        consumer.close()
+        assert own.coordinator_of(group="g") is not gone
+        assert [each.value for each in own.records("out")] == [b"a"]
+        assert own.lag("g") == 0
