@@ -8,13 +8,13 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 NONE = "none"
-_ONE_LOOP = "none: one event loop does it, not a pool of threads"
+_ONE_LOOP = "none: there is one event loop, and no pool of threads"
 _TIERED = "none: there is no tiered storage"
 _ONE_VOTER = "none: the quorum has one voter"
 _NO_CLASS = "none: Java classes aren't loaded"
-_PURGATORY = "none: what waits is dropped at once when it is over"
-_KERBEROS = "none: GSSAPI isn't built"
-_OWN_LOGIN = "none: a node signs in at others by PLAIN or SCRAM"
+_PURGATORY = "none: a finished request leaves the purgatory at once"
+_KERBEROS = "none: GSSAPI isn't supported"
+_OWN_LOGIN = "none: nodes sign in to each other with PLAIN or SCRAM"
 
 EFFECTS: dict[str, str] = {
     "remote.log.storage.system.enable": "`true` is refused: there is no tiered storage",
@@ -23,12 +23,12 @@ EFFECTS: dict[str, str] = {
     "log.local.*": _TIERED,
     "local.retention.*": _TIERED,
     "follower.fetch.last.tiered.offset.enable": _TIERED,
-    "config.providers": "refused where it names one: write the values themselves",
-    "authorizer.class.name": "Kafka's `StandardAuthorizer` alone, else refused",
-    "principal.builder.class": "Kafka's own alone, else refused",
-    "ssl.engine.factory.class": "Kafka's own alone, else refused",
-    "replica.selector.class": "Kafka's `RackAwareReplicaSelector` alone",
-    "sasl.server.callback.handler.class": "Kafka's own alone, else refused",
+    "config.providers": "only empty, else refused: write the values into the settings",
+    "authorizer.class.name": "only Kafka's `StandardAuthorizer`, else refused",
+    "principal.builder.class": "only Kafka's own class, else refused",
+    "ssl.engine.factory.class": "only Kafka's own class, else refused",
+    "replica.selector.class": "only Kafka's `RackAwareReplicaSelector`",
+    "sasl.server.callback.handler.class": "only Kafka's own class, else refused",
     "alter.config.policy.class.name": _NO_CLASS,
     "create.topic.policy.class.name": _NO_CLASS,
     "client.quota.callback.class": _NO_CLASS,
@@ -46,10 +46,10 @@ EFFECTS: dict[str, str] = {
     "group.coordinator.threads": _ONE_LOOP,
     "group.coordinator.background.threads": _ONE_LOOP,
     "share.coordinator.threads": _ONE_LOOP,
-    "queued.max.requests": "none: a connection has one request in work",
-    "socket.send.buffer.bytes": "none: the system sizes it",
-    "socket.receive.buffer.bytes": "none: the system sizes it",
-    "replica.socket.receive.buffer.bytes": "none: the system sizes it",
+    "queued.max.requests": "none: each connection has one request in work",
+    "socket.send.buffer.bytes": "none: the operating system chooses the size",
+    "socket.receive.buffer.bytes": "none: the operating system chooses the size",
+    "replica.socket.receive.buffer.bytes": "none: the operating system chooses the size",
     "socket.connection.setup.timeout*": NONE,
     "controller.socket.timeout.ms": NONE,
     "max.connection.creation.rate": "none: it isn't enforced",
@@ -58,42 +58,42 @@ EFFECTS: dict[str, str] = {
     "controller.quorum.fetch.*": NONE,
     "controller.quorum.request.timeout.ms": NONE,
     "controller.quorum.retry.backoff.ms": NONE,
-    "controller.quorum.auto.join.enable": "checked, else none: the quorum has one voter",
+    "controller.quorum.auto.join.enable": "checked, but has no effect: the quorum has one voter",
     "metadata.max.idle.interval.ms": NONE,
     "*.purgatory.purge.interval.requests": _PURGATORY,
-    "kafka.metrics.polling.interval.secs": "none: metrics are read when they are asked for",
-    "metrics.*": "none: metrics are counters, read when they are asked for",
-    "alter.log.dirs.replication.quota.window.*": "none: the rate is kept second by second",
-    "replication.quota.window.*": "none: the rate is kept second by second",
+    "kafka.metrics.polling.interval.secs": "none: metrics are read at each scrape",
+    "metrics.*": "none: metrics are counters, read at each scrape",
+    "alter.log.dirs.replication.quota.window.*": "none: rates are measured second by second",
+    "replication.quota.window.*": "none: rates are measured second by second",
     "log.preallocate": NONE,
     "preallocate": NONE,
     "log.cleaner.io.buffer.size": NONE,
-    "early.start.listeners": "checked, else none: no listener waits for the ACLs",
-    "*.append.linger.ms": "none: what comes in one turn of the loop is written together",
+    "early.start.listeners": "checked, but has no effect: all listeners open once the ACLs are loaded",
+    "*.append.linger.ms": "none: records of one turn of the loop are written together",
     "*.cached.buffer.max.bytes": NONE,
-    "offsets.load.buffer.size": "none: it is read in steps of some 500 records",
-    "*.load.buffer.size": "none: it is read in steps of some 500 records",
-    "offsets.topic.compression.codec": "none: offsets are stored as they are",
-    "share.coordinator.state.topic.compression.codec": "none: states are stored as they are",
-    "group.streams.assignors": "`sticky` alone",
+    "offsets.load.buffer.size": "none: the topic is read in steps of some 500 records",
+    "*.load.buffer.size": "none: the topic is read in steps of some 500 records",
+    "offsets.topic.compression.codec": "none: offsets are stored uncompressed",
+    "share.coordinator.state.topic.compression.codec": "none: states are stored uncompressed",
+    "group.streams.assignors": "only `sticky`",
     "sasl.kerberos.*": _KERBEROS,
     "sasl.login.*": _OWN_LOGIN,
     "sasl.oauthbearer.assertion.*": _OWN_LOGIN,
     "sasl.oauthbearer.client.credentials.*": _OWN_LOGIN,
     "sasl.oauthbearer.jwt.retriever.class": _OWN_LOGIN,
-    "sasl.oauthbearer.jwt.validator.class": "Kafka's own alone, else refused",
+    "sasl.oauthbearer.jwt.validator.class": "only Kafka's own class, else refused",
     "sasl.oauthbearer.scope": _OWN_LOGIN,
     "sasl.oauthbearer.token.endpoint.url": _OWN_LOGIN,
-    "ssl.provider": "none: OpenSSL, as Python has it",
+    "ssl.provider": "none: it is always Python's OpenSSL",
     "ssl.keymanager.algorithm": NONE,
     "ssl.trustmanager.algorithm": NONE,
     "ssl.secure.random.implementation": NONE,
-    "ssl.protocol": "checked, else none: `ssl.enabled.protocols` says it",
+    "ssl.protocol": "checked, but has no effect: use `ssl.enabled.protocols`",
     "ssl.keystore.type": "PEM and PKCS12; JKS is refused, with the command that converts it",
     "ssl.truststore.type": "PEM and PKCS12; JKS is refused, with the command that converts it",
-    "index.interval.bytes": "as in Kafka, up to 16 KiB",
-    "log.index.interval.bytes": "as in Kafka, up to 16 KiB",
-    "max.connections": "as in Kafka, but that one more is closed at once",
+    "index.interval.bytes": "yes, but 16 KiB at most",
+    "log.index.interval.bytes": "yes, but 16 KiB at most",
+    "max.connections": "yes, but connections above the limit are closed at once",
 }
 
 BY_PREFIX = ("group.consumer.", "group.share.", "group.streams.", "sasl.oauthbearer.", "ssl.")

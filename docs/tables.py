@@ -18,6 +18,7 @@ from broker.config.broker_config import AT_MOST_ONE, DEFAULTS  # noqa: E402
 from broker.config.broker_definitions import BROKER_ROWS, DYNAMIC_ONLY_ROWS  # noqa: E402
 from broker.config.definitions import Row  # noqa: E402
 from broker.config.group_config import GROUP_ROWS  # noqa: E402
+from broker.config.reconfiguration import ONLY_AT_START, ONLY_PER_LISTENER  # noqa: E402
 from broker.config.topic_config import TOPIC_ROWS, TOPIC_SYNONYMS  # noqa: E402
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS  # noqa: E402
 from coordinator.group.streams.states import STREAMS_GROUP_STATES, TASK_STEPS, StreamsMemberState  # noqa: E402
@@ -186,6 +187,15 @@ def _default(text: str | None) -> str:
     return f"`{text}`" if text else "(empty)"
 
 
+def _alterable(name: str, mode: str) -> str:
+    """Whether a broker's setting can be altered while the broker runs, and for what."""
+    if name in ONLY_AT_START or mode == "read-only":
+        return "no"
+    if name in ONLY_PER_LISTENER:
+        return "for a listener"
+    return "for a broker" if mode == "per-broker" else "yes"
+
+
 def _settings(rows: dict[str, Row], *, of_brokers: bool) -> str:
     """Name, type, default, whether it changes while the broker runs, effect; where ours differs, both defaults."""
     lines = []
@@ -196,10 +206,10 @@ def _settings(rows: dict[str, Row], *, of_brokers: bool) -> str:
         if own is not None:
             shown = f"`{own.value}` (Kafka: {_default(default)})"
         if name in AT_MOST_ONE and of_brokers and does == "yes":
-            does = "yes; on a single node above 1 it is taken as 1"
+            does = "yes, but a single node uses at most 1"
         line = [f"`{name}`", kind.lower(), shown, does]
         if of_brokers:
-            line.insert(3, {"read-only": "no", "per-broker": "for a broker"}.get(mode, "yes"))
+            line.insert(3, _alterable(name, mode))
         lines.append(line)
     head = ["Setting", "Type", "Default", "Effect"]
     if of_brokers:

@@ -29,24 +29,28 @@ class OwnDefault(NamedTuple):
 
 
 DEFAULTS: dict[str, OwnDefault] = {
-    "node.id": OwnDefault("1", "Kafka has none and doesn't start without"),
-    "process.roles": OwnDefault("broker,controller", "Kafka has none; one node is both"),
-    "controller.listener.names": OwnDefault("CONTROLLER", "Kafka has none; the name that its own files use"),
+    "node.id": OwnDefault("1", "Kafka has no default, and doesn't start without the setting"),
+    "process.roles": OwnDefault("broker,controller", "Kafka has no default. A single node has both roles"),
+    "controller.listener.names": OwnDefault(
+        "CONTROLLER", "Kafka has no default. Its example files use this name"
+    ),
     "listeners": OwnDefault(
-        "PLAINTEXT://127.0.0.1:9092", "a broker without passwords stays on its own machine"
+        "PLAINTEXT://127.0.0.1:9092", "without passwords, only programs on the same machine should connect"
     ),
-    "offsets.topic.replication.factor": OwnDefault("1", "3 replicas on one node never come to be"),
-    "transaction.state.log.replication.factor": OwnDefault("1", "as above: transactions would hang"),
+    "offsets.topic.replication.factor": OwnDefault(
+        "1", "a single node can't have 3 replicas: offsets could never be stored"
+    ),
+    "transaction.state.log.replication.factor": OwnDefault("1", "the same: transactions would hang"),
     "transaction.state.log.min.isr": OwnDefault(
-        "1", "2 of 1 replica are never in sync: transactions would hang"
+        "1", "a single node has 1 replica in sync, never 2: transactions would hang"
     ),
-    "share.coordinator.state.topic.replication.factor": OwnDefault("1", "as above: share groups would hang"),
-    "share.coordinator.state.topic.min.isr": OwnDefault("1", "as above: share groups would hang"),
+    "share.coordinator.state.topic.replication.factor": OwnDefault("1", "the same: share groups would hang"),
+    "share.coordinator.state.topic.min.isr": OwnDefault("1", "the same: share groups would hang"),
     "group.initial.rebalance.delay.ms": OwnDefault(
         "100",
-        "3 seconds for a consumer to join, so that others can come; those that a test starts together come within this",
+        "Kafka waits 3 s for other members. Members that a test starts together come within 100 ms",
     ),
-    "group.streams.initial.rebalance.delay.ms": OwnDefault("0", "as above, for Kafka Streams"),
+    "group.streams.initial.rebalance.delay.ms": OwnDefault("0", "the same, for Kafka Streams"),
 }
 """Kafka's Docker image and its quick start set most of these in the same way."""
 

@@ -75,7 +75,7 @@ CLASSES = METRIC_REPORTERS | {f"org.apache.kafka.common.security.{name}" for nam
 CLEANER_THREADS = "log.cleaner.threads"
 
 # Kafka binds and unbinds at run time. Here that is refused, instead of being accepted without effect.
-_ONLY_AT_START = ("listeners", "listener.security.protocol.map")
+ONLY_AT_START = ("listeners", "listener.security.protocol.map")
 
 # SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
 ONLY_PER_LISTENER = frozenset(
@@ -147,7 +147,7 @@ def _check_dynamic_value(name: str, text: str) -> None:
 def check_only_at_start(wanted: Mapping[str, str], in_force: Mapping[str, str]) -> None:
     """Raises ConfigError if this broker's `wanted` settings differ from its dynamic ones `in_force` in a
     setting that only takes effect at the start."""
-    for name in _ONLY_AT_START:
+    for name in ONLY_AT_START:
         if wanted.get(name) != in_force.get(name):
             raise ConfigError(f"Cannot update these configs dynamically: [{name}] (this broker can't yet)")
 
