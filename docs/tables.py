@@ -76,7 +76,7 @@ def missing_apis() -> str:
         for key, api in sorted(APIS.items())
         if key not in HANDLERS and api.advertised and not api.of_controllers
     ]
-    return table(["API", "Key", "Kafka 4.3"], missing) if missing else "There is none.\n"
+    return table(["API", "Key", "Kafka 4.3"], missing) if missing else "There are none.\n"
 
 
 def transaction_moves() -> str:
@@ -92,7 +92,7 @@ def transaction_moves() -> str:
 
 
 def transaction_requests() -> str:
-    """What each request meets in each state, the transactional id, producer id and epoch being the current ones."""
+    """The answer to each request in each state, if it has the current producer id and epoch."""
 
     def said(answer: states.ErrorOrState) -> str:
         if isinstance(answer, Error):
@@ -133,7 +133,7 @@ def share_record_moves() -> str:
 
 
 def share_acknowledgements() -> str:
-    """What becomes of an acquired record."""
+    """The next state of an acquired record."""
     return table(
         ["Acknowledged as", "The record is"],
         [
@@ -144,39 +144,42 @@ def share_acknowledgements() -> str:
 
 
 def share_partition_states() -> str:
-    """What a fetch finds."""
+    """The answer to a fetch in each state."""
 
     def said(answer: Error | PartitionState) -> str:
         return f"→ {answer.name}" if isinstance(answer, PartitionState) else answer.name
 
     return table(
-        ["State of a share partition", "", "A fetch that wants it"],
+        ["State of a share partition", "Meaning", "Answer to a fetch"],
         [[state.name, state.value, said(ON_INITIALIZE[state])] for state in PartitionState],
     )
 
 
 def streams_group_states() -> str:
-    """By what a streams group is in which state."""
+    """The state of a streams group in each situation."""
 
     def said(holds: bool) -> str:
         return "yes" if holds else "no"
 
     return table(
-        ["Members", "Valid topology", "To be assigned anew", "All reconciled", "State"],
+        ["Members", "Valid topology", "Needs a new assignment", "All reconciled", "State"],
         [[*map(said, cell), state.value] for cell, state in STREAMS_GROUP_STATES.items()],
     )
 
 
 def streams_task_steps() -> str:
-    """What comes next for a member of a streams group. What is asked hangs on its state."""
+    """The next step of a member of a streams group. Each state looks at something else of the member."""
     asked = {
         StreamsMemberState.STABLE: ("at an older epoch than the target's", "at the target's epoch"),
-        StreamsMemberState.UNREVOKED_TASKS: ("still owns some of them", "owns none of them any more"),
+        StreamsMemberState.UNREVOKED_TASKS: (
+            "still owns tasks that it has to give up",
+            "has given up all tasks that it had to",
+        ),
         StreamsMemberState.UNRELEASED_TASKS: ("", ""),
         StreamsMemberState.UNKNOWN: ("owns something", "owns nothing"),
     }
     return table(
-        ["State of a member", "", "What it does"],
+        ["State of a member", "Situation", "Next step"],
         [[state.name, asked[state][holds], step.value] for (state, holds), step in TASK_STEPS.items()],
     )
 

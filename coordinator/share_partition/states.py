@@ -69,11 +69,11 @@ class AcquireMode(IntEnum):
 class PartitionState(Enum):
     """The state of a share partition."""
 
-    EMPTY = "nothing is read yet"
+    EMPTY = "nothing has been read yet"
     INITIALIZING = "its durable state is being read"
     ACTIVE = "records are handed out"
-    FAILED = "its durable state couldn't be read: whoever wants it makes another one"
-    FENCED = "dropped: it hands out nothing and writes nothing any more"
+    FAILED = "its durable state couldn't be read: whoever needs it creates a new one"
+    FENCED = "dropped: it no longer hands out or writes anything"
 
 
 ON_INITIALIZE: dict[PartitionState, Error | PartitionState] = {

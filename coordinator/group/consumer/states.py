@@ -45,8 +45,8 @@ class Step(Enum):
 
     STAY = "nothing changes"
     NEXT = "go on towards the target assignment"
-    TRIM = "give up what isn't subscribed to any more, and stay at this epoch"
-    REFUSE = "the member has to give up everything and to join again"
+    TRIM = "give up partitions that are no longer subscribed to, and stay at this epoch"
+    REFUSE = "the member has to give up everything and join again"
 
 
 RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {

@@ -54,9 +54,9 @@ class TaskStep(Enum):
 
     STAY = "nothing changes"
     NEXT = "go on towards the target assignment"
-    NEXT_EPOCH = "go on towards it, at the epoch after its own"
-    ADOPT = "go on towards it, at its epoch"
-    REFUSE = "the member has to give up everything and to join again"
+    NEXT_EPOCH = "go on towards the target assignment, at the member's epoch plus one"
+    ADOPT = "go on towards the target assignment, at the target's epoch"
+    REFUSE = "the member has to give up everything and join again"
 
 
 TASK_STEPS: dict[tuple[StreamsMemberState, bool], TaskStep] = {
