@@ -1,4 +1,4 @@
-"""A Kafka broker of one process: start it, connect any Kafka client to it, stop it.
+"""A Kafka broker in one process: start it, connect any Kafka client to it, stop it.
 
     import barnabas
 

@@ -1,4 +1,4 @@
-"""Places in a partition, as one types them: `earliest`, `latest`, an offset, the last N offsets, or a time."""
+"""Places in a partition, as users type them: `earliest`, `latest`, an offset, the last N offsets, or a time."""
 
 from __future__ import annotations
 

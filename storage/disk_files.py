@@ -1,4 +1,4 @@
-"""The files of a real disk: only this opens, reads, writes, syncs, renames, deletes and locks them.
+"""The files of a real disk. No other module opens, reads, writes, syncs, renames, deletes or locks files.
 
 The number of open files is bounded. Beyond the limit, one that wasn't used lately is closed, and opens again
 at its next use.

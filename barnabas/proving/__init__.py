@@ -1,1 +1,1 @@
-"""`barnabas.prove` and `barnabas prove`: test a program's exactly once at each step of the protocol."""
+"""`barnabas.prove` and `barnabas prove`: test at each step of the protocol whether a program works exactly once."""

@@ -1,5 +1,4 @@
-"""The catalogue of hazards: at which steps of the protocol something goes wrong, and what. `docs/prove.md` teaches
-it."""
+"""The catalogue of hazards: what goes wrong, and at which steps of the protocol. `docs/prove.md` explains it."""
 
 from __future__ import annotations
 

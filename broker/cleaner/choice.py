@@ -1,5 +1,5 @@
-"""Choosing the partition to compact next, and up to where, and the partitions that rest. Pure decisions over
-the present state of logs.
+"""Choosing the partition to compact next, and how far, and how long a partition rests after a failed pass. Pure
+decisions over the present state of logs.
 
 Source: org.apache.kafka.storage.internals.log LogCleanerManager (grabFilthiestCompactedLog, cleanableOffsets,
 calculateCleanableBytes, maxCompactionDelay), LogToClean.

@@ -1,4 +1,5 @@
-"""Altering settings while the broker runs: a client's wishes become records, and records are put into force.
+"""Altering settings while the broker runs: a client's request becomes records, and the records take
+effect.
 
 This serves IncrementalAlterConfigs and AlterConfigs, for topics and brokers. Each function takes what is
 stored now, and returns what to store: name -> new text, or None to remove a name. ConfigRecords say just

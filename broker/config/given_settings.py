@@ -1,4 +1,4 @@
-"""Given settings: their text, and where it comes from. From the environment and from .properties files."""
+"""The settings that a user gives in the environment and in .properties files: their text, and where it comes from."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The active controller's own knowledge of brokers, beside the metadata: when it last heard each one, and how
-much of the metadata log that broker has.
+"""The active controller's own knowledge of brokers, beside the metadata: when it last heard from each one, and
+how much of the metadata log that broker has.
 
 None of this is in the log. A new active controller starts afresh (`become_active`) and follows each record
 from there (`replay`). As in Kafka, a heartbeat counts when it arrives, before the controller decides anything

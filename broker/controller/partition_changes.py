@@ -1,4 +1,4 @@
-"""Changes of partitions: a partition's image and a wish become the record of a change.
+"""Changes of partitions: a partition's image and a requested change become a record.
 
 In Kafka's order: complete a reassignment if possible; keep replicas that leave the ISR eligible while the ISR
 is too small (KIP-966); elect a leader; and record the differences. Pure functions. During a reassignment

@@ -1,4 +1,5 @@
-"""The internal topics of streams applications: the broker creates them after a heartbeat that misses them.
+"""The internal topics of streams applications: the broker creates them after a heartbeat that finds
+them missing.
 
 The heartbeat doesn't wait: the application hears of the topics, or of errors, by its next heartbeats. A topic isn't
 requested again before the controller has answered, and not for a while after it was refused.

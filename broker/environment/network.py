@@ -1,5 +1,5 @@
-"""The network, by which clients reach a node, and the node reaches other nodes: an asyncio protocol serves each
-connection. And names of hosts: a limit that is set for a name holds for its address.
+"""The network between clients, this node and other nodes: an asyncio protocol serves each connection. Also host
+names: a limit for a name applies to its address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time and chance of a node: the time (`Clock`), callbacks (`Scheduler`), a log of what takes too much time
+"""Time and chance of a node: the time (`Clock`), callbacks (`Scheduler`), a log of work that takes too long
 (`Watchdog`), the coordinators' timers, and random numbers (`Chance`).
 
 All are ports, so that a test can move time. A scheduler, rather than the loop itself, lets several nodes in one process

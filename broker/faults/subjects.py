@@ -1,5 +1,6 @@
 """The subjects of faults: a request, a move of a transaction, a marker, a partition that is loaded, a group that
-rebalances, an operation on files. All say by the same methods who sends them and what they name."""
+rebalances, an operation on files. All have the same methods, for their sender and the
+names in them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """DeleteGroups (42), versions 0 to 3: deletes a group and its offsets, unless it has members. v2: flexible; v3: an
-error message. Kafka fills it only if a plugin keeps it from deleting the topology of a Streams group.
+error message. Kafka fills it only if a plug-in can't delete the topology of a Streams group.
 
 The share coordinator forgets the state of share groups first (KIP-932).
 """

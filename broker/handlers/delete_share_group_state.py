@@ -1,5 +1,5 @@
-"""DeleteShareGroupState (86), version 0 (KIP-932): a group coordinator has the state of share partitions deleted. To
-delete one that doesn't exist succeeds, too."""
+"""DeleteShareGroupState (86), version 0 (KIP-932): deletes the state of share partitions, for a group coordinator.
+Deleting a state that doesn't exist succeeds, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""InitializeShareGroupState (83), version 0 (KIP-932): a group coordinator has share partitions begin at an offset.
+"""InitializeShareGroupState (83), version 0 (KIP-932): sets the offset at which share partitions begin, for a group
+coordinator.
 
 The answer leaves out topics without partitions."""
 

@@ -1,4 +1,5 @@
-"""RemoveRaftVoter (81), version 0 (KIP-853): removes a voter from the quorum. The only one can't be, as in Kafka."""
+"""RemoveRaftVoter (81), version 0 (KIP-853): removes a voter from the quorum. The only voter can't be removed, as
+in Kafka."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """SaslHandshake (17), versions 0 to 1: the mechanism by which a client signs in. The answer is ILLEGAL_SASL_STATE if
-clients don't have to sign in, or if this one has already, as in Kafka. KIP-368 lets clients sign in again."""
+clients don't have to sign in, or if this client has already signed in, as in Kafka. KIP-368 lets clients sign in
+again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), versions 1 and 2: a transaction's coordinator has markers written into its partitions.
+"""WriteTxnMarkers (27), versions 1 and 2: writes a transaction's markers into its partitions, for its coordinator.
 
 v1: flexible; v2: the transaction version of each marker (KIP-1228). An administrator, too, may send it, to end a
 hanging transaction (KIP-664). The coordinator of the transaction doesn't notice.

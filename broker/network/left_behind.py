@@ -1,4 +1,4 @@
-"""Carries out the whole requests of a client that is gone, although they get no answer.
+"""Carries out the complete requests of a client that is gone, although they get no answer.
 
 A producer with acks=0 waits for nothing, and may end as soon as it has sent. Requests that have come whole count. As in
 Kafka (`Selector.close` with `CloseMode.GRACEFUL`) the requests of a broken connection are carried out one after the

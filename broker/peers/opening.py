@@ -1,4 +1,4 @@
-"""Opening a connection to another node, before anything else is sent by it.
+"""Opening a connection to another node, before anything else is sent over it.
 
     versions, session = await opened(entrance, software_version)
 

@@ -1,5 +1,5 @@
-"""Makes things happen now, for a test, that otherwise come with time: a transaction times out, a member's session ends,
-a producer is forgotten, retention and compaction run. Each runs the same code as its timer.
+"""Makes things happen now, for a test, that otherwise happen by the clock: a transaction times out, a member's session
+ends, a producer is forgotten, retention and compaction run. Each runs the same code as its timer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Lets a test's node begin anew within its process: with an empty folder, or with a copy of its files from some moment.
-Only the interpreter and the ports stay; all else is a stop and a start, in milliseconds.
+"""Restarts a test's node within its process, with an empty folder or with a copy of its files from some moment.
+Only the interpreter and the ports stay. Everything else is a stop and a start, in milliseconds.
 
 A copy is what a crash at that moment would leave: a node that starts on it recovers, and open transactions and groups
 go on. One turn of the loop determines its contents, so that nothing is written meanwhile: it reads small files, and

@@ -1,4 +1,4 @@
-"""Choosing which of the records that a fetch has read its member gets (Kafka: `SharePartition.acquire`).
+"""Choosing the records that a member gets, of those that its fetch has read (Kafka: `SharePartition.acquire`).
 
 It counts offsets, not records: an acquisition includes offsets without a record, and control records. Nothing
 is written about it.

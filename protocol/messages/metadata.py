@@ -1,4 +1,4 @@
-"""Messages by which a client finds its way. ApiVersions (18): a broker's APIs and features. Metadata (3),
+"""Messages that tell a client about the cluster. ApiVersions (18): a broker's APIs and features. Metadata (3),
 DescribeCluster (60) and DescribeTopicPartitions (75): brokers, topics and leaders. FindCoordinator (10): the
 broker that coordinates a group or a transactional id."""
 
