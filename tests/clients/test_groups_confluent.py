@@ -27,7 +27,7 @@ POLL_S = 0.05
 
 
 class Member:
-    """A consumer in a group, and what it was assigned and revoked over time."""
+    """A consumer in a group, and the partitions that it was assigned and lost over time."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **config: Any) -> None:
         self.assignments: list[set[int]] = []
@@ -98,7 +98,7 @@ def poll_until(what: str, holds: Callable[[], object], *members: Member) -> None
 
 
 def filled(bootstrap: str, topic: str, partitions: int = 2, count: int = 10) -> set[bytes]:
-    """A new topic with so many records in each partition; their values."""
+    """Fill a new topic with `count` records in each partition. Return their values."""
     create_topic(bootstrap, topic, partitions=partitions)
     records = [
         {"value": f"{index}-{number}", "partition": index}
@@ -214,7 +214,9 @@ def test_a_static_member_that_comes_back_disturbs_nobody(bootstrap: str, topic: 
     assert (stays.owned, back.owned, len(stays.assignments)) == before
 
 
-def test_with_cooperative_sticky_what_stays_is_never_revoked(bootstrap: str, topic: str, join: Join) -> None:
+def test_cooperative_sticky_never_revokes_partitions_that_stay(
+    bootstrap: str, topic: str, join: Join
+) -> None:
     create_topic(bootstrap, topic, partitions=4)
     config = {"partition.assignment.strategy": "cooperative-sticky"}
     first = join(**config)
@@ -226,7 +228,7 @@ def test_with_cooperative_sticky_what_stays_is_never_revoked(bootstrap: str, top
     assert first.revocations == [second.owned]
 
 
-def test_an_asynchronous_commit_is_told_of_when_it_is_done(bootstrap: str, topic: str) -> None:
+def test_an_asynchronous_commit_is_reported_when_it_is_done(bootstrap: str, topic: str) -> None:
     values = filled(bootstrap, topic, partitions=1)
     done: list[tuple[object, list[TopicPartition]]] = []
     member = Member(bootstrap, topic, topic, on_commit=lambda error, parts: done.append((error, parts)))
@@ -240,7 +242,7 @@ def test_an_asynchronous_commit_is_told_of_when_it_is_done(bootstrap: str, topic
     member.close()
 
 
-def test_commits_happen_by_themselves_when_a_consumer_closes(bootstrap: str, topic: str, join: Join) -> None:
+def test_a_consumer_commits_when_it_closes(bootstrap: str, topic: str, join: Join) -> None:
     values = filled(bootstrap, topic, partitions=1)
     member = join(**{"enable.auto.commit": True})
     poll_until("everything is read", lambda: len(member.values) == len(values), member)

@@ -18,7 +18,7 @@ from .waiting import PATIENCE_S, ScriptStuck, until
 
 
 class Broker(Protocol):
-    """What a script is played to."""
+    """The broker that a script is played to."""
 
     port: int
 
@@ -80,7 +80,7 @@ class Scene:
         return client
 
     def sign_in(self, on: str, user: str, password: str) -> None:
-        """Let the connection of that name be the user's, by SASL PLAIN, once it is opened."""
+        """Have the connection of that name sign in as the user, with SASL PLAIN, when it is opened."""
         self._users[on] = (user, password)
 
     def drop(self, on: str) -> None:

@@ -1,4 +1,4 @@
-"""What the group coordinators learn of topics that come, change and go."""
+"""The news that group coordinators get of topics that are created, change, and are removed."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def removal(number: int) -> Message:
     return RemoveTopicRecord(topic_id=id_of(number))
 
 
-def test_a_new_topic_is_told_of_once() -> None:
+def test_a_new_topic_is_reported_once() -> None:
     followed = Followed()
 
     assert followed.after(*topic(1)) == (["t1"], True)
     assert followed.after() == ([], False)
 
 
-def test_of_the_topics_of_a_start_all_are_new() -> None:
+def test_all_topics_are_new_at_a_start() -> None:
     changed, created = Followed().after(*topic(1), *topic(2))
 
     assert (sorted(changed), created) == (["t1", "t2"], True)
@@ -94,7 +94,7 @@ def test_a_topic_that_is_removed_has_changed() -> None:
     assert followed.topics.by_id(id_of(1)) is None
 
 
-def test_a_topic_that_is_removed_and_made_anew_is_new() -> None:
+def test_a_topic_that_is_removed_and_created_again_is_new() -> None:
     followed = Followed()
     followed.after(*topic(1))
 
@@ -103,7 +103,7 @@ def test_a_topic_that_is_removed_and_made_anew_is_new() -> None:
     assert ({*changed}, created) == ({"t1"}, True)
 
 
-def test_of_a_topic_that_came_and_went_at_once_nobody_is_told() -> None:
+def test_a_topic_that_came_and_went_at_once_is_not_reported() -> None:
     assert Followed().after(*topic(1), removal(1)) == ([], False)
 
 
@@ -116,7 +116,7 @@ def test_a_change_within_a_change_is_followed_first() -> None:
     assert followed.topics.follow(outer) == ([], False)
 
 
-def test_a_removal_that_is_followed_late_does_not_take_the_new_topic_of_that_name() -> None:
+def test_a_removal_that_is_followed_late_keeps_a_new_topic_of_the_same_name() -> None:
     followed = Followed()
     followed.after(*topic(1))
     followed.apply(removal(1))
@@ -137,9 +137,7 @@ def test_racks_are_those_of_a_topics_replicas() -> None:
     assert found.racks == (("r",), ("r",))
 
 
-def test_a_partition_that_goes_to_another_rack_has_changed_and_to_another_broker_of_its_rack_has_not() -> (
-    None
-):
+def test_a_move_to_another_rack_is_a_change_and_a_move_within_the_rack_is_not() -> None:
     followed = Followed()
     brokers = [RegisterBrokerRecord(broker_id=node_id, rack="rrs"[node_id - 1]) for node_id in (1, 2, 3)]
     followed.after(*brokers, *topic(1))

@@ -39,7 +39,7 @@ def test_the_table_has_a_cell_for_each_state_and_event() -> None:
 def test_each_reason_to_wait_comes_and_goes_by_itself(
     holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
-    """What has come meanwhile is served when the last reason goes."""
+    """Requests that arrived meanwhile are served when the last reason goes."""
     after, action = TRANSITIONS[state][event]
     if event is Event.LOST:
         assert (after, action) == (ConnectionState.GONE, Action.NOTHING)
@@ -60,7 +60,7 @@ def test_each_reason_to_wait_comes_and_goes_by_itself(
 
 @pytest.mark.table("broker.network.connection_states.TRANSITIONS")
 @pytest.mark.parametrize("event", Event)
-def test_who_is_gone_stays_gone(event: Event) -> None:
+def test_a_lost_connection_stays_lost(event: Event) -> None:
     after, action = TRANSITIONS[ConnectionState.GONE][event]
     assert after is ConnectionState.GONE
     assert (action is Action.IMPOSSIBLE) is (event in (Event.ANSWER_PENDING, Event.THROTTLE_OVER, Event.LOST))
@@ -106,7 +106,7 @@ class Driven:
 
 
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
-async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
+async def test_a_connection_follows_the_table_and_serves_only_when_the_table_says_so(
     holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
     driven = Driven()
@@ -129,7 +129,7 @@ async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
         driven.connection.connection_lost(None)  # ends its timer
 
 
-async def test_an_answer_on_its_way_to_who_has_gone_goes_nowhere() -> None:
+async def test_an_answer_to_a_client_that_has_gone_is_dropped() -> None:
     driven = Driven()
     driven.bring_to(frozenset({ANSWERING}))
     driven.client.dispatcher.waiting[0].set_result([b"answer"])
@@ -139,7 +139,7 @@ async def test_an_answer_on_its_way_to_who_has_gone_goes_nowhere() -> None:
     assert driven.client.transport.written == b""
 
 
-async def test_a_large_answer_that_was_waited_for_is_written_before_what_is_behind_it_is_served() -> None:
+async def test_a_large_late_answer_is_written_before_the_next_request_is_served() -> None:
     client = Client().connect()
     client.transport.protocol = client.connection
     client.transport.unread_limit = 1_000_000
@@ -149,7 +149,7 @@ async def test_a_large_answer_that_was_waited_for_is_written_before_what_is_behi
     assert client.dispatcher.served == [b"wait"]
 
 
-async def test_a_large_answer_that_was_waited_for_counts_with_those_behind_it_that_are_gathered() -> None:
+async def test_a_large_late_answer_counts_together_with_the_answers_gathered_after_it() -> None:
     client = Client().connect()
     client.transport.protocol = client.connection
     client.transport.unread_limit = 1_000_000
@@ -159,7 +159,7 @@ async def test_a_large_answer_that_was_waited_for_counts_with_those_behind_it_th
     assert len(client.dispatcher.served) == 2
 
 
-async def test_who_is_muted_again_stays_so_until_the_later_time() -> None:
+async def test_a_connection_muted_twice_stays_muted_until_the_later_time() -> None:
     driven = Driven()
     driven.connection.mute(1_000_000)
     first = driven.connection._throttle

@@ -118,7 +118,7 @@ def folders(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("fails", ["the timer", "the partition"])
-async def test_a_fetch_that_cannot_begin_to_wait_is_in_nobodys_way(
+async def test_a_fetch_that_cannot_begin_to_wait_leaves_nothing_behind(
     node: Server, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     def no_memory(*_: object) -> None:
@@ -165,7 +165,7 @@ async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(
     assert again.partitions.get("a", 0).log.log_end_offset == 1
 
 
-async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it(
+async def test_a_waiting_fetch_that_cannot_read_answers_and_wakes_the_next_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await started(tmp_path)
@@ -187,7 +187,7 @@ async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it
 
 
 @pytest.mark.parametrize("max_wait_ms", [0, 60_000])
-async def test_a_fetch_that_stumbles_ends_with_the_error(
+async def test_a_fetch_with_an_unexpected_error_ends_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait_ms: int
 ) -> None:
     node = await started(tmp_path)
@@ -208,7 +208,7 @@ async def test_a_fetch_that_stumbles_ends_with_the_error(
     crash(node)
 
 
-async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> None:
+async def test_retention_goes_on_after_a_partition_that_fails(node: Server) -> None:
     for name in "abc":
         create(node, name)
         append(node, name)
@@ -220,7 +220,7 @@ async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> 
     crash(node)
 
 
-async def test_what_a_directory_still_reports_that_is_let_go_of_stops_nobody(tmp_path: Path) -> None:
+async def test_a_late_report_of_a_failed_directory_does_not_stop_the_node(tmp_path: Path) -> None:
     """Such a report comes from a sync that was under way when the directory failed."""
     node = await log_dirs.filled(tmp_path)
     directory = node.partitions.get("t", log_dirs.LOST).directory
@@ -234,7 +234,7 @@ async def test_what_a_directory_still_reports_that_is_let_go_of_stops_nobody(tmp
 
 
 @pytest.mark.fault("append", "exists")
-async def test_a_disk_that_does_not_say_either_whether_its_only_directory_is_there_is_answered(
+async def test_the_node_goes_on_if_the_disk_cannot_say_whether_its_only_directory_exists(
     node: Server,
 ) -> None:
     create(node, "a")
@@ -248,7 +248,7 @@ async def test_a_disk_that_does_not_say_either_whether_its_only_directory_is_the
     append(node, "a")
 
 
-async def test_a_full_disk_is_answered_by_topic(node: Server) -> None:
+async def test_a_full_disk_is_answered_for_each_topic(node: Server) -> None:
     create(node, "a")
     refuse("append", "__cluster_metadata")
     error = Error.KAFKA_STORAGE_ERROR
@@ -343,7 +343,7 @@ async def test_a_stop_that_cannot_sync_a_partition_is_a_failure_without_the_mark
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_a_partitions_damaged_metadata_is_said_at_the_start(
+async def test_a_start_logs_a_partition_with_damaged_metadata(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await started(tmp_path)

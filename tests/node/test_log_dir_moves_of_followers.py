@@ -88,7 +88,7 @@ class Followed:
         assert self.end_offset == IN_COMMON
 
     def fill(self) -> None:
-        """Have the replica fetch until it is level with its leader. It can if its disk has the cut."""
+        """Have the replica fetch until it is level with its leader. That works once its disk has the cut."""
         while self.end_offset < self.leader.log.log_end_offset:
             self._step()
             assert self.fetcher.state_of(self.topic_id, 0) is FollowState.FETCHING
@@ -141,7 +141,7 @@ def all_values() -> list[bytes]:
     return [b"%d" % number for number in range(RECORDS)]
 
 
-async def test_what_came_too_far_is_gone_where_the_places_change(tmp_path: Path) -> None:
+async def test_records_beyond_the_cut_are_gone_when_the_logs_change_places(tmp_path: Path) -> None:
     """The new directory is being recorded meanwhile, so nothing wakes the move."""
     here = await followed(tmp_path)
     lag(here.node)
@@ -159,7 +159,7 @@ async def test_what_came_too_far_is_gone_where_the_places_change(tmp_path: Path)
     crash(here.node)
 
 
-async def test_nothing_more_has_to_come_for_a_move_to_end(tmp_path: Path) -> None:
+async def test_a_move_ends_without_further_records(tmp_path: Path) -> None:
     here = await followed(tmp_path)
     lag(here.node)
     move(here.node, tmp_path / "b")
@@ -174,7 +174,7 @@ async def test_nothing_more_has_to_come_for_a_move_to_end(tmp_path: Path) -> Non
     crash(here.node)
 
 
-async def test_a_cut_on_the_way_is_followed_and_the_copying_goes_on(tmp_path: Path) -> None:
+async def test_a_cut_during_the_copying_is_followed_and_the_copying_goes_on(tmp_path: Path) -> None:
     here = await followed(tmp_path)
     move(here.node, tmp_path / "b")
     await until(lambda: here.future_end > IN_COMMON)
@@ -185,7 +185,7 @@ async def test_a_cut_on_the_way_is_followed_and_the_copying_goes_on(tmp_path: Pa
     crash(here.node)
 
 
-async def test_a_cut_while_the_future_log_is_synced_has_it_synced_again(tmp_path: Path) -> None:
+async def test_a_cut_during_the_sync_of_the_future_log_syncs_it_again(tmp_path: Path) -> None:
     here = await followed(tmp_path)
     here.background.is_held = True
     move(here.node, tmp_path / "b")
@@ -214,7 +214,7 @@ async def finish(here: Followed) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_cut_that_the_disk_refuses_ends_no_move(tmp_path: Path) -> None:
+async def test_a_failed_sync_of_a_cut_does_not_end_the_move(tmp_path: Path) -> None:
     here = await followed(tmp_path)
     lag(here.node)
     move(here.node, tmp_path / "b")
@@ -232,7 +232,9 @@ async def test_a_cut_that_the_disk_refuses_ends_no_move(tmp_path: Path) -> None:
     crash(here.node)
 
 
-async def test_a_move_of_what_is_led_follows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_move_of_a_leaders_log_follows_no_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = await filled(tmp_path)
 
     def cut_off(*_: object) -> None:

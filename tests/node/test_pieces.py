@@ -48,7 +48,7 @@ def _lists_of_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "LIST_BYTES", 0)
 
 
-def test_each_list_is_there_in_the_request_and_in_the_answer() -> None:
+def test_each_list_exists_in_the_request_and_in_the_answer() -> None:
     for name, entries in ENTRY_LISTS.items():
         api = NAMED[name]
         asked = {field.name: field for field in api.request.FIELDS}[entries.asked]
@@ -91,7 +91,7 @@ async def test_others_are_served_between_pieces(node: Server) -> None:
     assert [each.key for each in answer.message.coordinators] == [str(number) for number in range(ENTRIES)]
 
 
-async def test_what_is_named_again_is_left_out_over_all_pieces(node: Server) -> None:
+async def test_repeated_entries_are_counted_over_all_pieces(node: Server) -> None:
     create(node, ("0", 1))
     for path in (
         "DescribeConfigsRequest v4 resources",
@@ -103,7 +103,7 @@ async def test_what_is_named_again_is_left_out_over_all_pieces(node: Server) -> 
         assert len(found) == 1 + MOST_REPEATED
 
 
-async def test_who_hangs_up_is_not_gone_on_for_where_nothing_changes(node: Server) -> None:
+async def test_a_request_goes_on_after_a_hangup_only_if_it_changes_something(node: Server) -> None:
     turns: Turns = node.turns
     for name, goes_on in (
         ("ListOffsetsRequest v11 topics", False),

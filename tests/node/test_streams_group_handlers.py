@@ -1,4 +1,4 @@
-"""The handlers of streams groups alone: who may ask what, in Kafka's order."""
+"""The handlers of streams groups on their own: the rights that each request needs, checked in Kafka's order."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def join(*changelogs: str, sinks: Sequence[str] = ()) -> StreamsGroupHeartbeatRe
     )
 
 
-def test_who_may_not_use_a_streams_group_is_told_so_before_anything_else() -> None:
+def test_a_client_without_rights_to_the_group_is_refused_before_anything_else() -> None:
     groups = OneStreamsShard()
     groups.authorizer.deny(READ, GROUP, "g")
     assert groups.beat(join()).error_code == Error.GROUP_AUTHORIZATION_FAILED
@@ -116,7 +116,7 @@ def test_who_may_not_use_a_streams_group_is_told_so_before_anything_else() -> No
     assert groups.members.runtime.log == []
 
 
-def test_an_application_has_topics_that_it_may_describe() -> None:
+def test_a_member_has_to_be_allowed_to_describe_all_topics_of_its_topology() -> None:
     for name in ("t", "c", "s"):
         groups = OneStreamsShard()
         groups.authorizer.deny(DESCRIBE, TOPIC, name)
@@ -124,7 +124,7 @@ def test_an_application_has_topics_that_it_may_describe() -> None:
         assert groups.members.shard.groups.streams == {}
 
 
-def test_internal_topics_are_made_for_who_may_make_all_of_them() -> None:
+def test_no_internal_topic_is_created_if_the_client_may_not_create_all_of_them() -> None:
     groups = OneStreamsShard()
     groups.authorizer.deny(CREATE, CLUSTER, CLUSTER_NAME).deny(CREATE, TOPIC, "d")
     (status,) = groups.beat(join("c", "d")).status
@@ -132,14 +132,14 @@ def test_internal_topics_are_made_for_who_may_make_all_of_them() -> None:
     assert groups.created == []
 
 
-def test_internal_topics_are_made_for_who_may_make_these() -> None:
+def test_the_right_to_create_the_internal_topics_is_enough() -> None:
     groups = OneStreamsShard()
     groups.authorizer.deny(CREATE, CLUSTER, CLUSTER_NAME)
     groups.beat(join("c"))
     assert groups.created == ["c"]
 
 
-def test_a_status_that_quotes_much_fits_on_the_wire() -> None:
+def test_a_long_status_is_cut_to_fit_on_the_wire() -> None:
     groups = OneStreamsShard()
     names = [f"{number:0>240}" for number in range(100)]
     for number, name in enumerate(names):
@@ -164,7 +164,7 @@ def test_a_streams_group_with_topics_that_may_not_be_described_is_hidden() -> No
         ]
 
 
-def test_a_description_of_a_topology_that_is_asked_for_isnt_stored() -> None:
+def test_a_requested_topology_description_is_reported_as_not_stored() -> None:
     groups = OneStreamsShard()
     groups.beat(join())
     assert [each.topology_description_status for each in groups.describe("g").groups] == [0]
@@ -176,8 +176,8 @@ def test_a_description_of_a_topology_that_is_asked_for_isnt_stored() -> None:
     assert [each.assignor_name for each in described] == ["sticky", None]
 
 
-def test_nobody_hands_in_a_description_of_a_topology() -> None:
-    """There is no plugin that would keep it. Nobody checks whether the request makes sense."""
+def test_a_topology_description_is_refused() -> None:
+    """There is no plug-in to store it, so the request isn't even checked."""
     groups = OneStreamsShard()
     request = StreamsGroupTopologyDescriptionUpdateRequest(group_id="g")
     assert groups.update(request) == (
@@ -190,7 +190,7 @@ def test_nobody_hands_in_a_description_of_a_topology() -> None:
     assert groups.update(request) == (Error.UNSUPPORTED_VERSION, None)
 
 
-def test_a_blank_instance_is_none_and_a_short_leave_needs_one() -> None:
+def test_a_blank_instance_id_is_refused_and_a_short_leave_needs_an_instance_id() -> None:
     for epoch, instance, text in (
         (0, "", "InstanceId can't be empty."),
         (0, " ", "InstanceId can't be empty."),
@@ -205,7 +205,7 @@ def test_a_blank_instance_is_none_and_a_short_leave_needs_one() -> None:
         assert refused.acceptable_recovery_lag == -1
 
 
-def test_offsets_and_warmups_are_taken() -> None:
+def test_task_offsets_and_existing_warmup_tasks_are_accepted() -> None:
     groups = OneStreamsShard()
     groups.beat(join())
     request = StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2)
@@ -217,7 +217,7 @@ def test_offsets_and_warmups_are_taken() -> None:
     assert groups.beat(request).error_code == Error.INVALID_REQUEST
 
 
-def test_streams_groups_that_are_off_are_not_there() -> None:
+def test_streams_groups_are_unsupported_while_they_are_off() -> None:
     groups = OneStreamsShard()
     groups.serves_streams_groups = False
     assert groups.beat(join()).error_code == Error.UNSUPPORTED_VERSION

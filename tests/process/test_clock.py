@@ -51,7 +51,7 @@ def test_a_delayed_fetch_is_answered(broker: barnabas.Broker) -> None:
         assert not broker.clock.frozen
 
 
-def test_a_member_whose_session_is_over_is_gone(broker: barnabas.Broker) -> None:
+def test_a_member_is_gone_once_its_session_has_timed_out(broker: barnabas.Broker) -> None:
     from protocol.messages.groups import DescribeGroupsRequest
 
     with Client.of(broker.bootstrap) as client:
@@ -73,7 +73,7 @@ def test_a_member_whose_session_is_over_is_gone(broker: barnabas.Broker) -> None
         assert group.members == []
 
 
-def test_now_is_what_it_was_moved_to_until_a_reset(broker: barnabas.Broker) -> None:
+def test_an_advanced_clock_stays_advanced_until_a_reset(broker: barnabas.Broker) -> None:
     before_s = broker.clock.now
     broker.clock.advance(days=1, hours=1)
     assert broker.clock.now >= before_s + 25 * 3600
@@ -81,6 +81,6 @@ def test_now_is_what_it_was_moved_to_until_a_reset(broker: barnabas.Broker) -> N
     assert broker.clock.now < before_s + 3600
 
 
-def test_time_that_goes_back_is_refused(broker: barnabas.Broker) -> None:
+def test_moving_time_back_is_refused(broker: barnabas.Broker) -> None:
     with pytest.raises(barnabas.BrokerError, match="milliseconds, from 0"):
         broker.clock.advance(seconds=-1)

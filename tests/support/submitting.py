@@ -53,8 +53,8 @@ def ask_controller(
 
 
 def drive(steps: Waiting[None], failed: Callable[[BaseException], object] = unexpected) -> None:
-    """Drive the steps without a node. It serves nobody else, and goes on in the call of whoever answers what the steps
-    wait for, once they have reached their next `await`. `failed` gets what they raise."""
+    """Drive the steps without a node, and serve nobody else. If the steps wait for a `Later`, they continue in the call
+    that answers it, up to their next `await`. `failed` gets the exception that they raise."""
     _take(lambda: steps.send(None), steps, failed)
 
 

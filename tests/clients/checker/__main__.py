@@ -1,7 +1,7 @@
-"""`python -m tests.clients.checker`: rounds of the workload, each with its own faults, and what was found in them.
+"""`python -m tests.clients.checker`: rounds of the workload, each with its own faults, and the anomalies found in them.
 
-Ends with status 1 at the first round with an anomaly. It leaves the history in a file, and beside it what the nodes of
-a cluster printed. Of a cluster the replicas' files are compared as well, at the end of a round.
+Ends with status 1 at the first round with an anomaly. It leaves the history in a file, and beside it the output of a
+cluster's nodes. With a cluster, it also compares the replicas' files at the end of each round.
 """
 
 from __future__ import annotations

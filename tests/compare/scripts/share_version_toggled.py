@@ -1,4 +1,4 @@
-"""Share groups turned off by `share.version` while their members are active, and on again (KIP-932)."""
+"""Share groups that `share.version` turns off while their members are active, and on again (KIP-932)."""
 
 from __future__ import annotations
 

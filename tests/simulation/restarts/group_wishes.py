@@ -117,7 +117,8 @@ class GroupWishes(Wishes):
     # --- members --------------------------------------------------------------------------------------------
 
     def _join_classic(self) -> Wish:
-        """One member, which leads. It has joined and is assigned once its generation is in the log."""
+        """Join and sync as the only member, which leads. It counts as joined and assigned once its generation is in the
+        log."""
         subscription = ConsumerProtocolSubscription(topics=[self.topic])
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + encode(subscription, 0))
 

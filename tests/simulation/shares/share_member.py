@@ -1,4 +1,4 @@
-"""A share consumer. It joins, fetches, and does anything allowed with what it is given, or nothing."""
+"""A share consumer. It joins, fetches, and does anything that is allowed with the records that it gets, or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (
 
 
 class Leaders(ABC):
-    """Who leads what, and the clients for it, for one member."""
+    """The leaders of partitions as one member knows them, and its clients for them."""
 
     @abstractmethod
     async def leader_of(self, place: Place) -> str:
@@ -40,11 +40,11 @@ class Leaders(ABC):
 
     @abstractmethod
     def client_at(self, broker: str) -> WireClient:
-        """Return a client of its own, for a share session."""
+        """Return a new client, for one share session."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget what proved wrong."""
+        """Forget the leaders that proved wrong."""
 
 
 class ShareMember:
@@ -152,7 +152,8 @@ class ShareMember:
             await self._acknowledged(session, kinds, session.fetch(places, kinds, max_wait_ms=wait_ms))
 
     async def _acknowledged(self, session: ShareSession, kinds: Kinds, asking: object) -> None:
-        """Acknowledge, and remove it from the hand whatever the outcome, except some that are acknowledged again."""
+        """Acknowledge offsets, and remove them from the hand, whatever the outcome. Some stay and are acknowledged
+        again."""
         try:
             await asking  # type: ignore[misc]
         finally:
@@ -162,7 +163,7 @@ class ShareMember:
                         session.lets_go(place, offset)
 
     def _kinds(self, session: ShareSession) -> Kinds:
-        """Choose what to say about how much of what it has."""
+        """Choose which of its offsets to acknowledge, and how."""
         luck = self._luck
         share = 1.0 if self.is_calm else luck.choice((0, 0.3, 1, 1))
         likes = luck.choice(
@@ -183,7 +184,8 @@ class ShareMember:
         return kinds
 
     def _of_others(self, session: ShareSession, place: Place) -> dict[int, int]:
-        """Return what it once held. By now it is done with, or another's, or refused together with its neighbours."""
+        """Return offsets that it once held. By now they are done, or another member's, or refused with their
+        neighbours."""
         past, hand = session.past.get(place, {}), session.hand.get(place, {})
         offsets = [offset for offset in sorted(past) if offset not in hand]
         found = self._luck.sample(offsets, min(len(offsets), self._luck.randint(1, 3)))
@@ -227,7 +229,7 @@ class ShareMember:
     # --- ends -----------------------------------------------------------------------------------------------
 
     def _go_silently(self) -> None:
-        """Its connections end with it, or stay open for long."""
+        """Leave without a request. The connections end, or stay open for a long time."""
         self.client.note("goes without a word")
         self.work.count("share members that fell silent")
         for session in self._sessions.values():
@@ -248,7 +250,7 @@ class ShareMember:
             self.client.note("has left without an answer")
 
     async def _end_sessions(self) -> None:
-        """End the sessions, by a last request each, or with the connection."""
+        """End each session with a last request, or by closing its connection."""
         for session in self._sessions.values():
             kinds = self._kinds(session)
             try:

@@ -118,7 +118,7 @@ def says(topic_id: bytes, index: int, *directories: bytes) -> records.PartitionC
     return records.PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=[*directories])
 
 
-def test_each_partition_is_recorded_and_told_by_itself(controller: ActiveController) -> None:
+def test_each_partition_is_recorded_and_answered_separately(controller: ActiveController) -> None:
     asked = request({A: {FOO: [0, 2, 7], UNKNOWN: [0, 1]}, B: {FOO: [1], BAR: [0]}})
     decided, answer = assigned(controller, asked)
     assert decided == [
@@ -136,14 +136,14 @@ def test_each_partition_is_recorded_and_told_by_itself(controller: ActiveControl
     assert controller.updates.changes == []
 
 
-def test_what_is_said_already_makes_no_record(controller: ActiveController) -> None:
+def test_a_known_directory_makes_no_record(controller: ActiveController) -> None:
     asked = request({A: {FOO: [0]}})
     assigned(controller, asked)
     assert assigned(controller, asked) == ([], {A: {FOO: {0: Error.NONE}}})
 
 
 @pytest.mark.parametrize("gone", [OFFLINE, LOST])
-def test_who_is_in_a_directory_that_isn_t_online_leaves_its_isr_as_well(
+def test_a_replica_in_a_directory_that_is_not_online_leaves_its_isr(
     controller: ActiveController, gone: bytes
 ) -> None:
     decided, answer = assigned(controller, request({A: {FOO: [0]}, gone: {BAR: [0]}}))
@@ -152,7 +152,7 @@ def test_who_is_in_a_directory_that_isn_t_online_leaves_its_isr_as_well(
     assert controller.updates.changes == [BrokerChange(removed=1, directories={gone})]
 
 
-def test_it_is_looked_for_where_it_is_said_to_be_now(controller: ActiveController) -> None:
+def test_isr_changes_are_decided_with_the_new_directories(controller: ActiveController) -> None:
     seen = []
 
     async def updates(image: ClusterImage, of: BrokerChange) -> list[Message]:
@@ -164,7 +164,7 @@ def test_it_is_looked_for_where_it_is_said_to_be_now(controller: ActiveControlle
     assert seen == [[OFFLINE, UNASSIGNED]]
 
 
-def test_nothing_is_in_force_before_it_is_written(controller: ActiveController) -> None:
+def test_the_image_does_not_change_before_the_records_are_written(controller: ActiveController) -> None:
     partition = controller.image.topics_by_id[BAR].partitions[0]
     epoch = partition.partition_epoch
     at_once(assign_replicas(controller.image, request({OFFLINE: {BAR: [0]}}), change, controller.updates))
@@ -172,23 +172,25 @@ def test_nothing_is_in_force_before_it_is_written(controller: ActiveController) 
     assert (partition.directories, partition.partition_epoch) == ([UNASSIGNED, UNASSIGNED], epoch)
 
 
-def test_who_was_said_to_be_there_before_leaves_it_too(controller: ActiveController) -> None:
+def test_a_replica_already_recorded_in_that_directory_leaves_its_isr_too(
+    controller: ActiveController,
+) -> None:
     controller.write([says(BAR, 0, OFFLINE, UNASSIGNED)])
     assert assigned(controller, request({OFFLINE: {BAR: [0]}}))[0] == [MARK]
 
 
-def test_who_has_no_replica_leaves_nothing(controller: ActiveController) -> None:
+def test_a_broker_without_a_replica_changes_nothing(controller: ActiveController) -> None:
     assert assigned(controller, request({OFFLINE: {BAR: [2], UNKNOWN: [0]}}))[0] == []
     assert controller.updates.changes == []
 
 
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
-def test_a_run_that_isn_t_registered_is_refused(controller: ActiveController, epoch: int) -> None:
+def test_a_request_with_another_broker_epoch_is_refused(controller: ActiveController, epoch: int) -> None:
     with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         assigned(controller, request({A: {FOO: [0]}}, epoch=epoch))
 
 
-def test_it_is_refused_before_metadata_version_knows_of_directories() -> None:
+def test_a_metadata_version_without_directories_refuses_the_request() -> None:
     with pytest.raises(KafkaError) as refusal:
         assigned(ActiveController(16), request({}))
     assert refusal.value.error is Error.UNSUPPORTED_VERSION
@@ -197,7 +199,7 @@ def test_it_is_refused_before_metadata_version_knows_of_directories() -> None:
         assigned(ActiveController(17), request({}))
 
 
-def test_what_isn_t_written_is_told_so_and_may_be_several_batches(controller: ActiveController) -> None:
+def test_a_failed_write_is_the_answer_and_the_records_may_be_split(controller: ActiveController) -> None:
     result = at_once(assign_replicas(controller.image, request({}), change, controller.updates))
     failure = KafkaError(Error.NOT_CONTROLLER)
     assert result.answer(failure) is failure
@@ -212,14 +214,14 @@ def test_what_isn_t_written_is_told_so_and_may_be_several_batches(controller: Ac
         {directory(1, 0)[:-2] + number.to_bytes(2, "big"): {} for number in range(1_000)},
     ],
 )
-def test_a_long_one_goes_in_steps(
+def test_a_long_request_is_decided_in_steps(
     controller: ActiveController, wanted: dict[bytes, dict[bytes, list[int]]]
 ) -> None:
     deciding = assign_replicas(controller.image, request(wanted), change, controller.updates)
     assert pauses(deciding) == 2
 
 
-def test_what_it_comes_to_is_applied_in_steps_where_a_directory_is_offline(
+def test_changes_for_an_offline_directory_are_applied_in_steps(
     controller: ActiveController,
 ) -> None:
     wanted = request({OFFLINE: {FOO: [0] * 1_000}})

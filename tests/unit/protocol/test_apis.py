@@ -26,7 +26,7 @@ def test_the_advertised_apis_are_those_of_kafka() -> None:
     assert ours == kafkas
 
 
-def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_other() -> None:
+def test_a_controller_serves_the_apis_of_kafkas_except_those_between_voters() -> None:
     rows = [line.split() for line in ADVERTISED_BY_CONTROLLER.read_text().splitlines()]
     kafkas = {(name, int(key), int(first), int(last)) for key, name, first, last in rows}
     ours = {
@@ -42,7 +42,7 @@ def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_ot
     }
 
 
-def test_telemetry_is_served_to_those_who_ask_but_not_advertised() -> None:
+def test_telemetry_is_served_but_not_advertised() -> None:
     assert [api.name for api in APIS.values() if not api.advertised] == [
         "GetTelemetrySubscriptions",
         "PushTelemetry",
@@ -56,7 +56,7 @@ def test_request_and_response_are_declared_under_the_key_of_their_api(api: Api) 
 
 
 @pytest.mark.parametrize("api", ALL, ids=lambda api: api.name)
-def test_a_version_is_decoded_where_it_is_advertised_and_declared(api: Api) -> None:
+def test_a_version_is_decoded_if_it_is_advertised_and_declared(api: Api) -> None:
     first, last = api.request.VERSIONS
     for version in range(-1, 20):
         advertised = api.min_version <= version <= api.max_version

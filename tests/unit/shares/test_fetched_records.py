@@ -1,4 +1,4 @@
-"""Records that a share fetch has read: their batches, and what is cut out, wherever the bytes are."""
+"""Records that a share fetch has read, in memory or in a file: their batches, and the part that is cut out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_batches_in_memory_and_in_a_file(log: PartitionLog, at_once: int) -> Non
         assert [(each.base_offset, at) for each, at in zip(batches, positions, strict=True)] == expected
 
 
-def test_one_batch_behind_what_can_be_reached_is_the_last(log: PartitionLog) -> None:
+def test_the_first_batch_past_the_reachable_offset_is_the_last(log: PartitionLog) -> None:
     batches, _ = in_parts(log, 600).batches(lambda base_offset: base_offset + 9, with_markers=False)
     assert [each.base_offset for each in batches] == [0, 2, 4, 6, 8, 10]
 
@@ -63,7 +63,7 @@ def test_one_batch_behind_what_can_be_reached_is_the_last(log: PartitionLog) -> 
         ([(58, 70)], [58]),
     ],
 )
-def test_what_is_cut_out_begins_and_ends_with_what_was_acquired(
+def test_the_cut_out_bytes_begin_and_end_with_acquired_batches(
     log: PartitionLog, at_once: int, acquired: list[tuple[int, int]], offsets: Sequence[int]
 ) -> None:
     ranges = [AcquiredRecords(first, last, 1) for first, last in acquired]
@@ -73,7 +73,7 @@ def test_what_is_cut_out_begins_and_ends_with_what_was_acquired(
         assert cut in whole(log)
 
 
-def test_of_one_batch_everything_is_sent(log: PartitionLog) -> None:
+def test_a_single_batch_is_sent_with_everything_behind_it(log: PartitionLog) -> None:
     torn = whole(log)[:7_000]
     records = FetchedRecords(torn)
     batches, positions = records.batches(lambda base_offset: FAR, with_markers=False)
@@ -81,7 +81,7 @@ def test_of_one_batch_everything_is_sent(log: PartitionLog) -> None:
     assert bytes_of(records.cut(batches, positions, [AcquiredRecords(0, 1, 1)])) == torn
 
 
-def test_markers_are_told_apart_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_abort_markers_are_recognized_if_the_caller_asks(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.verifies_transactions = False
     for number, commit in enumerate((True, False)):

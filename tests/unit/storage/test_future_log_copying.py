@@ -24,7 +24,7 @@ def no_faults_afterwards() -> Iterator[None]:
     files.set_fault_hook(None)
 
 
-def test_what_a_found_future_log_has_too_much_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
+def test_extra_records_of_a_found_future_log_are_cut_off_and_the_rest_stays(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     filled(tmp_path / "b", b"0", b"1", b"lost").close()
     append(present, batch(values=[b"2"]), leader_epoch=2)
@@ -34,7 +34,7 @@ def test_what_a_found_future_log_has_too_much_is_cut_and_the_rest_stays(tmp_path
     assert values(future) == [b"0", b"1", b"2"]
 
 
-def test_a_found_future_log_of_another_epoch_begins_anew(tmp_path: Path) -> None:
+def test_a_found_future_log_with_another_epoch_starts_over(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     other = open_log(tmp_path / "b")
     append(other, batch(values=[b"other"]), leader_epoch=7)
@@ -45,7 +45,7 @@ def test_a_found_future_log_of_another_epoch_begins_anew(tmp_path: Path) -> None
     assert values(future) == [b"0", b"1"]
 
 
-def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: Path) -> None:
+def test_a_future_log_with_a_later_start_can_still_take_over(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -55,7 +55,7 @@ def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: 
     assert values(future) == [b"2"]
 
 
-def test_a_flush_that_somebody_waits_for_goes_on_with_the_log_that_takes_over(tmp_path: Path) -> None:
+def test_a_pending_flush_is_finished_by_the_log_that_takes_over(tmp_path: Path) -> None:
     background = HeldBackground()
     present = filled(tmp_path / "a", b"0", b"1", background=background)
     future = begun(tmp_path / "b", present)
@@ -69,7 +69,7 @@ def test_a_flush_that_somebody_waits_for_goes_on_with_the_log_that_takes_over(tm
     assert future.recovery_point == 2
 
 
-def test_the_disk_has_one_name_before_the_other_is_given(tmp_path: Path) -> None:
+def test_the_first_rename_is_synced_before_the_second_one(tmp_path: Path) -> None:
     """With two disks, a power loss may keep only the second rename. Then both disks would have the partition."""
     present = filled(tmp_path / "a", b"0")
     future = begun(tmp_path / "b", present)
@@ -86,7 +86,7 @@ def test_the_disk_has_one_name_before_the_other_is_given(tmp_path: Path) -> None
     assert done[:3] == [("rename", "a/orders-0"), ("sync_directory", "a"), ("rename", "b/orders-0")]
 
 
-def test_a_folder_that_a_power_loss_left_without_a_segment_goes_as_well(tmp_path: Path) -> None:
+def test_a_folder_without_a_segment_after_a_power_loss_is_removed_too(tmp_path: Path) -> None:
     filled(tmp_path / "a", b"0").close(clean=False)
     for path in (tmp_path / "a" / "orders-0").glob("*.log"):
         path.unlink()
@@ -97,7 +97,7 @@ def test_a_folder_that_a_power_loss_left_without_a_segment_goes_as_well(tmp_path
     assert not (tmp_path / "a" / "orders-0").exists()
 
 
-def test_a_name_that_the_disk_does_not_take_is_given_back(tmp_path: Path) -> None:
+def test_a_rename_is_undone_if_the_disk_refuses_to_sync_it(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -115,7 +115,7 @@ def test_a_name_that_the_disk_does_not_take_is_given_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("refusing", ["a", "b"])
-def test_the_directory_that_refuses_the_rename_is_told(tmp_path: Path, refusing: str) -> None:
+def test_the_directory_that_refuses_the_rename_reports_the_failure(tmp_path: Path, refusing: str) -> None:
     present = filled(tmp_path / "a", b"0")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -136,7 +136,7 @@ def test_the_directory_that_refuses_the_rename_is_told(tmp_path: Path, refusing:
     assert values(present) == [b"0", b"1"]
 
 
-def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> None:
+def test_no_directory_has_both_a_partition_and_its_future_log(tmp_path: Path) -> None:
     source, there = (
         LogDirectory.open(str(tmp_path / name), files=files, background=run_at_once) for name in "ab"
     )
@@ -151,7 +151,7 @@ def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> 
         directory.close()
 
 
-def test_a_future_logs_high_watermark_is_the_present_ones_also_once_it_was_left(tmp_path: Path) -> None:
+def test_a_future_log_keeps_the_high_watermark_of_the_present_log_after_it_is_left(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     present.append(batch(values=[b"not replicated"]), leader_epoch=0, now_ms=NOW_MS)
     directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
@@ -168,7 +168,7 @@ def test_a_future_logs_high_watermark_is_the_present_ones_also_once_it_was_left(
     again.close()
 
 
-def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it(tmp_path: Path) -> None:
+def test_a_future_log_is_left_without_a_sync_and_the_end_of_the_run_syncs_it(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
@@ -193,7 +193,7 @@ def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it
     again.close()
 
 
-def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path) -> None:
+def test_a_future_log_that_was_left_is_discarded_with_its_folder(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0")
     directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
@@ -215,7 +215,7 @@ def cut_and_refilled(present: PartitionLog, offset: int, *written: bytes, epoch:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_what_the_present_log_has_lost_the_future_one_loses_though_it_is_as_long_again(
+def test_a_future_log_loses_what_the_present_log_lost_even_if_both_are_equally_long_again(
     tmp_path: Path, epoch: int
 ) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
@@ -228,7 +228,7 @@ def test_what_the_present_log_has_lost_the_future_one_loses_though_it_is_as_long
     assert future.leader_epochs.entries == present.leader_epochs.entries
 
 
-def test_a_present_log_that_is_shorter_now_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
+def test_a_future_log_follows_a_present_log_that_became_shorter(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"lost", b"lost too")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -252,7 +252,7 @@ def test_the_lowest_of_several_cuts_counts(tmp_path: Path) -> None:
     assert values(future) == values(present) == [b"0", b"1", b"2", b"3"]
 
 
-def test_what_was_not_copied_yet_may_be_cut_off_without_harm(tmp_path: Path) -> None:
+def test_records_that_were_not_copied_yet_may_be_cut_off(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
     future = begun(tmp_path / "b", present)
     future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=2, now_ms=NOW_MS)
@@ -264,7 +264,7 @@ def test_what_was_not_copied_yet_may_be_cut_off_without_harm(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("start", [1, 3, 7])
-def test_a_present_log_that_begins_anew_has_a_future_one_that_does(tmp_path: Path, start: int) -> None:
+def test_a_future_log_starts_over_when_the_present_log_does(tmp_path: Path, start: int) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -276,7 +276,7 @@ def test_a_present_log_that_begins_anew_has_a_future_one_that_does(tmp_path: Pat
     assert (future.log_start_offset, values(future)) == (start, [b"new", b"newer"])
 
 
-def test_a_later_log_start_of_its_own_is_not_gone_behind_by_a_cut(tmp_path: Path) -> None:
+def test_a_cut_below_the_start_of_a_future_log_copies_it_again(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -286,7 +286,7 @@ def test_a_later_log_start_of_its_own_is_not_gone_behind_by_a_cut(tmp_path: Path
     assert values(future) == values(present) == [b"0", b"1", b"kept"]
 
 
-def test_a_cut_of_before_the_move_is_nothing_to_it(tmp_path: Path) -> None:
+def test_a_cut_before_the_move_does_not_affect_it(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"lost")
     cut_and_refilled(present, 2, b"2", b"3")
     present.delete_records_before(3)
@@ -294,7 +294,7 @@ def test_a_cut_of_before_the_move_is_nothing_to_it(tmp_path: Path) -> None:
     assert not future_log_copying.follow_cut(future, present, NOW_MS)
 
 
-def test_a_found_future_log_is_cut_where_an_earlier_epoch_parts_them(tmp_path: Path) -> None:
+def test_a_found_future_log_is_cut_where_the_logs_diverge_in_an_earlier_epoch(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     other = filled(tmp_path / "b", b"0", b"1")
     append(other, batch(values=[b"lost"]), leader_epoch=1)
@@ -306,7 +306,7 @@ def test_a_found_future_log_is_cut_where_an_earlier_epoch_parts_them(tmp_path: P
     assert values(future) == [b"0", b"1", b"2"]
 
 
-def test_logs_of_the_same_length_and_other_epochs_are_not_the_same(tmp_path: Path) -> None:
+def test_logs_of_the_same_length_with_other_epochs_are_not_equal(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     future = begun(tmp_path / "b", present)
     copied(future, present)
@@ -329,7 +329,7 @@ def test_the_checkpoint_follows_a_cut_of_the_future_log(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_future_log_that_is_found_and_cut_below_its_start_begins_there_for_good(tmp_path: Path) -> None:
+def test_a_found_future_log_that_is_cut_below_its_start_lowers_its_checkpoint(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", *(b"lost" for _ in range(10)))
     directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""Whatever a pass relied on is on the disk before anything is replaced because of it."""
+"""Everything that a pass read is on the disk before it replaces anything."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def waiting_for_the_disk(directory: Path) -> tuple[PartitionLog, HeldBackground,
     return log, background, answers
 
 
-def test_the_whole_log_is_synced_before_anything_of_it_is_replaced(tmp_path: Path) -> None:
+def test_the_whole_log_is_synced_before_any_part_of_it_is_replaced(tmp_path: Path) -> None:
     log, background, answers = waiting_for_the_disk(tmp_path)
     assert [lane for _work, _then, lane, _delay in background.waiting] == [Lane.FLUSHING]
     assert not [name for name in names(log) if name.endswith(".swap")]
@@ -41,7 +41,7 @@ def test_the_whole_log_is_synced_before_anything_of_it_is_replaced(tmp_path: Pat
     assert offsets(log) == [1, 2, 3]
 
 
-def test_a_truncation_before_the_log_is_synced_stops_it(tmp_path: Path) -> None:
+def test_a_truncation_before_the_log_is_synced_stops_the_swap(tmp_path: Path) -> None:
     log, background, answers = waiting_for_the_disk(tmp_path)
     log.truncate_to(1, NOW_MS)
     background.run_all()
@@ -61,7 +61,7 @@ def test_a_clean_stop_before_the_log_is_synced_leaves_nothing_half_done(tmp_path
     assert not [name for name in names(again) if name.endswith((".cleaned", ".swap"))]
 
 
-def test_a_disk_that_can_not_sync_the_log_ends_the_swap_and_the_log(tmp_path: Path) -> None:
+def test_a_failed_sync_of_the_log_ends_the_swap_and_the_log(tmp_path: Path) -> None:
     log, background, answers = waiting_for_the_disk(tmp_path)
 
     def refuse(operation: str, path: str, size: int) -> None:
