@@ -102,9 +102,7 @@ def test_a_configuration_that_is_right_says_nothing() -> None:
         ("max.message.bytes", "message.max.bytes"),
     ],
 )
-def test_a_name_that_is_not_known_is_told_with_the_one_that_is_likely_meant(
-    name: str, suggestion: str
-) -> None:
+def test_the_warning_about_an_unknown_name_suggests_a_similar_setting(name: str, suggestion: str) -> None:
     found = assemble([settings_of({name: "1"}, "server.properties:3")])
     assert found.warnings == [
         f"server.properties:3: {name} is no setting of a Kafka broker and is ignored; did you mean {suggestion}?"
@@ -112,13 +110,13 @@ def test_a_name_that_is_not_known_is_told_with_the_one_that_is_likely_meant(
     assert found.text_given(name) == "1"
 
 
-def test_a_name_that_resembles_nothing_is_told_without_a_suggestion() -> None:
+def test_the_warning_about_a_name_that_resembles_nothing_has_no_suggestion() -> None:
     assert config(confluent_whatever="1").warnings == [
         "file:1: confluent.whatever is no setting of a Kafka broker and is ignored"
     ]
 
 
-def test_a_variable_is_only_told_of_where_it_is_nearly_a_setting() -> None:
+def test_a_variable_gets_a_warning_only_if_it_is_nearly_a_setting() -> None:
     variables = {
         "home": Setting("/opt/kafka", "KAFKA_HOME"),
         "num.partitons": Setting("3", "KAFKA_NUM_PARTITONS"),
