@@ -70,7 +70,7 @@ def test_a_transaction_that_hangs_at_both_looks_is_aborted(
         ([OLD], [KNOWN], "it has changed meanwhile"),
     ],
 )
-def test_what_changed_while_its_user_was_asked_isnt_aborted(
+def test_a_transaction_that_changed_while_the_user_was_asked_is_not_aborted(
     monkeypatch: pytest.MonkeyPatch,
     written: list[OpenTransaction],
     then: list[OpenTransaction],
@@ -83,7 +83,7 @@ def test_what_changed_while_its_user_was_asked_isnt_aborted(
     assert written == []
 
 
-def test_what_no_coordinator_tells_is_aborted_only_by_force_while_its_last_record_is_young(
+def test_a_young_transaction_that_no_coordinator_knows_is_aborted_only_by_force(
     monkeypatch: pytest.MonkeyPatch, written: list[OpenTransaction]
 ) -> None:
     young = replace(OLD, last_timestamp_ms=round(time.time() * 1000) - 60_000)
@@ -98,7 +98,7 @@ def test_what_no_coordinator_tells_is_aborted_only_by_force_while_its_last_recor
     assert written == [young]
 
 
-def test_one_that_is_open_is_refused_with_the_command_that_ends_it_as_a_shell_takes_it(
+def test_an_open_transaction_is_refused_with_the_command_that_ends_it_as_a_shell_takes_it(
     monkeypatch: pytest.MonkeyPatch, written: list[OpenTransaction]
 ) -> None:
     looks(monkeypatch, [[OLD]] * 2, [[KNOWN]])
@@ -137,7 +137,7 @@ def test_an_id_that_got_on_while_its_user_was_asked_isnt_fenced(
         transactions._abort(NOWHERE, given)
 
 
-def test_one_of_two_phases_is_fenced_with_a_timeout_that_a_broker_takes() -> None:
+def test_a_two_phase_transaction_is_fenced_with_a_timeout_that_a_broker_takes() -> None:
     asked: list[int] = []
 
     class Coordinator:

@@ -40,7 +40,7 @@ def test_a_shell_takes_the_completion() -> None:
 
 
 @ON_OURS_ALONE
-def test_what_was_not_sent_yet_is_dropped_before_the_topic_goes(
+def test_unsent_records_are_dropped_before_the_topic_is_deleted(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[int] = []

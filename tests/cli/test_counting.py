@@ -158,7 +158,7 @@ def test_a_count_that_is_cut_short_has_a_least_number_of_each(monkeypatch: pytes
             assert count <= expected.undecided.get(producer_id, 0), seed
 
 
-def test_where_nothing_comes_before_the_end_the_count_is_a_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_reading_stops_before_the_end_the_count_is_a_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     log.append(PLAIN, 0, 4)
     end = log.end

@@ -75,7 +75,7 @@ def test_a_sound_folder_is_found_sound_and_stays_as_it_is(
     assert f"cluster id         {said['cluster_id']}" in shown
 
 
-def test_planted_damages_are_found_and_told_with_the_file_unless_nobody_can_tell(
+def test_planted_damage_is_reported_with_its_file_unless_nobody_can_tell(
     look: Looker, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     names = [OURS[0], OURS[1], kafka_folders.DOWN, OURS[0], kafka_folders.DOWN, OURS[1]]
@@ -146,7 +146,7 @@ def nobody_can_tell(done: Damage) -> bool:
     )
 
 
-def test_an_older_snapshot_of_the_metadata_that_is_damaged_is_told_though_a_later_one_is_taken(
+def test_an_older_damaged_metadata_snapshot_is_reported_though_a_later_one_is_used(
     look: Looker, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = copied(folders[kafka_folders.SNAPSHOT], tmp_path / "data")
@@ -159,7 +159,7 @@ def test_an_older_snapshot_of_the_metadata_that_is_damaged_is_told_though_a_late
     assert finding["what_to_do"] == "nothing: there is a later one"
 
 
-def test_a_partition_that_is_gone_is_told_by_what_checkpoints_say_of_it(
+def test_a_missing_partition_is_reported_from_the_checkpoints(
     look: Looker, stopped: Path, tmp_path: Path
 ) -> None:
     folder = copied(stopped, tmp_path / "data")
@@ -198,7 +198,7 @@ sys.stdin.read()
 """
 
 
-def test_a_folder_that_a_broker_uses_now_is_told_as_such(look: Looker, stopped: Path, tmp_path: Path) -> None:
+def test_a_folder_in_use_by_a_broker_is_reported_as_such(look: Looker, stopped: Path, tmp_path: Path) -> None:
     folder = copied(stopped, tmp_path / "data")
     assert "in_use" not in look("doctor", folder, "--json").json()
     with subprocess.Popen(
@@ -249,7 +249,7 @@ def test_fresh_folders_of_a_cluster_are_sound_while_it_runs_and_when_it_has_stop
     assert kinds == ["data of a broker", "data of a broker", "data of a controller"]
 
 
-def test_what_is_no_data_folder_is_said_with_what_to_give_instead(
+def test_a_folder_without_data_is_refused_with_what_to_give_instead(
     look: Looker, stopped: Path, tmp_path: Path
 ) -> None:
     for arguments, words in [
@@ -281,7 +281,7 @@ def test_it_needs_no_client_library(stopped: Path) -> None:
         assert json.loads(ended.stdout.splitlines()[0] if command == "inspect" else ended.stdout)
 
 
-def test_what_is_no_regular_file_is_told_and_not_waited_for(
+def test_an_irregular_file_is_reported_and_not_waited_for(
     look: Looker, stopped: Path, tmp_path: Path
 ) -> None:
     folder = copied(stopped, tmp_path / "data")
@@ -298,7 +298,7 @@ def test_what_is_no_regular_file_is_told_and_not_waited_for(
     assert "no regular file" in look("inspect", log.with_suffix(".timeindex")).out
 
 
-def test_an_empty_segment_whose_indexes_are_not_made_yet_is_sound(
+def test_an_empty_segment_without_indexes_yet_is_sound(
     look: Looker, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = copied(folders[kafka_folders.DOWN], tmp_path / "data")

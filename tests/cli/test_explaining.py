@@ -71,7 +71,7 @@ def test_a_transaction_hangs_where_its_coordinator_will_never_write_its_marker(
 
 
 @pytest.mark.parametrize(("then", "waits"), [([FOUND], True), ([], False), ([LATER], False)])
-def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
+def test_a_transaction_that_ends_while_it_is_examined_is_nothing_to_wait_for(
     monkeypatch: pytest.MonkeyPatch, then: list[OpenTransaction], waits: bool
 ) -> None:
     looks = iter([{HERE: [FOUND]}, {HERE: then}])
@@ -109,13 +109,13 @@ def test_a_partition_whose_marker_isnt_replicated_waits_for_its_replicas(
     assert explaining.explain(nobody, [], ALL, with_tails=False).waiting == []
 
 
-def test_a_partition_without_a_leader_is_told() -> None:
+def test_a_partition_without_a_leader_is_reported() -> None:
     said = told_in_words(Explanation([], [], [HERE], 2), "", NOW_MS)
     assert "Nobody waits for a transaction: of 2 partitions none" in said
     assert "Without a leader, so nobody can read them or know more: orders-0." in said
 
 
-def test_until_when_an_open_one_may_last_is_said() -> None:
+def test_an_open_transactions_deadline_is_shown() -> None:
     assert "the broker aborts it at" in told(coordinated("Ongoing", HERE))
     assert "in 30 s (timeout: 1 min 30 s)" in told(coordinated("Ongoing", HERE))
     late = told(coordinated("Ongoing", HERE), now_ms=NOW_MS + 40_000)
@@ -124,19 +124,19 @@ def test_until_when_an_open_one_may_last_is_said() -> None:
     assert "two-phase commit" in told(coordinated("Ongoing", HERE, timeout_ms=NEVER_MS))
 
 
-def test_one_that_is_being_ended_needs_no_command() -> None:
+def test_a_transaction_that_is_being_ended_needs_no_command() -> None:
     said = told(coordinated("PrepareCommit", HERE))
     assert "its markers are on their way" in said
     assert "barnabas transactions abort" not in said
 
 
-def test_what_another_user_may_own_is_said_to_hang_only_once_its_last_record_is_old() -> None:
+def test_a_transaction_of_another_user_counts_as_hanging_only_once_its_last_record_is_old() -> None:
     assert "It seems to hang" in told(None)
     assert "that you may describe" in told(None)
     assert "It hangs" in told(None, now_ms=NOW_MS + 15 * 60_000)
 
 
-def test_where_a_coordinator_is_missing_nothing_is_said_to_hang() -> None:
+def test_nothing_counts_as_hanging_while_a_coordinator_is_missing() -> None:
     said = told(None, complete=False)
     assert "It is unknown whether it hangs" in said
     assert "barnabas transactions abort" not in said

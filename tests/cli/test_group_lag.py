@@ -96,7 +96,7 @@ def test_lag_begins_where_the_log_does_if_the_committed_offset_is_gone(
 
 
 @pytest.mark.several_nodes_matter
-def test_an_offset_that_an_open_transaction_is_about_to_commit_is_told(
+def test_an_offset_that_an_open_transaction_is_about_to_commit_is_shown(
     cli: Run, kafka: Kafka, topic: str
 ) -> None:
     group = f"{topic}-g"

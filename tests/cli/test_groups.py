@@ -98,7 +98,7 @@ def test_a_groups_members_and_offsets_are_those_of_kafkas_tool(
     assert f"there is no group {group}" in cli("groups", group).err
 
 
-def test_reset_sets_what_kafkas_tool_would_set_and_nothing_before_it_is_told_to(
+def test_reset_sets_the_offsets_that_kafkas_tool_would_and_nothing_before_it_is_confirmed(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     group = f"{topic}-g"

@@ -72,7 +72,7 @@ def as_kafka_says(batch: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("whose", ["ours", "kafkas"])
-def test_batches_are_what_kafkas_tool_reads(
+def test_batches_read_as_in_kafkas_tool(
     look: Looker, needs_kafka: DumpLog, whose: str, request: pytest.FixtureRequest
 ) -> None:
     folder: Path = request.getfixturevalue(whose)
@@ -86,7 +86,7 @@ def test_batches_are_what_kafkas_tool_reads(
         assert mine == {name: known[name].lower() for name in mine}
 
 
-def test_indexes_and_snapshots_are_what_kafkas_tool_reads(
+def test_indexes_and_snapshots_read_as_in_kafkas_tool(
     look: Looker, needs_kafka: DumpLog, kafkas: Path
 ) -> None:
     of_kind = {
@@ -141,7 +141,7 @@ def data_of(line: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return json.loads(found[1])["data"], json.loads(found[2])["data"]
 
 
-def test_records_of_the_internal_topics_say_what_kafkas_tool_reads(
+def test_records_of_the_internal_topics_read_as_in_kafkas_tool(
     look: Looker, needs_kafka: DumpLog, kafkas: Path
 ) -> None:
     offsets = kafkas / "__consumer_offsets-1/00000000000000000000.log"
@@ -182,9 +182,7 @@ def test_records_of_the_internal_topics_say_what_kafkas_tool_reads(
     assert [name for name in known if name != "LEADER_CHANGE_MESSAGE"] == types
 
 
-def test_share_states_are_told_in_words_and_a_record_that_makes_no_sense_as_such(
-    look: Looker, tmp_path: Path
-) -> None:
+def test_share_states_are_shown_in_words_and_a_nonsense_record_as_such(look: Looker, tmp_path: Path) -> None:
     key = SharePartitionKey("sharers", bytes(15) + b"\1", 3)
     state = ShareGroupOffset(4, 1, 2, 10, 1, (StateBatch(10, 12, 2, 1),), 1000, 2000)
     records = [
@@ -211,7 +209,7 @@ def test_share_states_are_told_in_words_and_a_record_that_makes_no_sense_as_such
     assert cut["wrong"].startswith("it can't be decoded: ")
 
 
-def test_a_snapshot_of_the_metadata_says_what_the_cluster_is(look: Looker, tmp_path: Path) -> None:
+def test_a_metadata_snapshot_shows_the_clusters_state(look: Looker, tmp_path: Path) -> None:
     folder = unpacked_kafka(kafka_folders.SNAPSHOT, tmp_path)
     path = sorted((folder / "__cluster_metadata-0").glob("*.checkpoint"))[-1]
     records = look("inspect", "--records", "--json", path).of_kind("record")
@@ -225,7 +223,7 @@ def test_a_snapshot_of_the_metadata_says_what_the_cluster_is(look: Looker, tmp_p
     assert damage["start"] == "a start takes the snapshot before, if there is one"
 
 
-def test_a_marker_says_whose_transaction_it_ends_and_where_that_began(look: Looker, ours: Path) -> None:
+def test_a_marker_names_the_transaction_that_it_ends_and_where_that_began(look: Looker, ours: Path) -> None:
     first, second, third, _ = sorted((ours / "t-1").glob("*.log"))
     shown = look("inspect", first).out
     assert (
@@ -240,7 +238,7 @@ def test_a_marker_says_whose_transaction_it_ends_and_where_that_began(look: Look
     assert end["open_transactions"] == [{"producer_id": 1, "first_offset": 30, "transactional_id": "open"}]
 
 
-def test_a_marker_of_one_who_wrote_nothing_here_is_told_as_such(look: Looker, tmp_path: Path) -> None:
+def test_a_marker_of_a_producer_without_records_here_is_shown_as_such(look: Looker, tmp_path: Path) -> None:
     data = build_end_txn_marker(0, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp=1)
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()
@@ -256,7 +254,7 @@ def test_an_offset_begins_where_it_is_asked_for(look: Looker, ours: Path) -> Non
     assert ran.of_kind("batch")[0]["why"] == "of the transaction of producer 0 ('tx') that began at 15"
 
 
-def test_damage_is_shown_where_it_stands_with_what_a_start_would_do(
+def test_damage_is_shown_in_place_with_what_a_start_would_do(
     look: Looker, ours: Path, tmp_path: Path
 ) -> None:
     folder = copied(ours, tmp_path / "data")
@@ -287,7 +285,7 @@ def test_damage_is_shown_where_it_stands_with_what_a_start_would_do(
         (140, bytes(70), "zeros"),
     ],
 )
-def test_why_a_batch_is_none_is_said(
+def test_the_reason_that_a_batch_is_invalid_is_shown(
     look: Looker, ours: Path, tmp_path: Path, place: int, data: bytes, reason: str
 ) -> None:
     path = copied(ours, tmp_path / "data") / "t-1" / "00000000000000000000.log"
@@ -297,7 +295,7 @@ def test_why_a_batch_is_none_is_said(
     assert damage["next_offset"] == 3
 
 
-def test_an_entry_that_isnt_what_the_log_says_is_marked(look: Looker, ours: Path, tmp_path: Path) -> None:
+def test_an_entry_that_contradicts_the_log_is_marked(look: Looker, ours: Path, tmp_path: Path) -> None:
     folder = copied(ours, tmp_path / "data")
     path = folder / "t-1" / "00000000000000000000.index"
     write_at(path, 15, b"\1")
@@ -326,7 +324,9 @@ def test_small_files_are_shown_in_words(look: Looker, ours: Path) -> None:
         assert words in ran.out
 
 
-def test_a_partitions_folder_has_a_line_for_each_file_and_says_who_is_open(look: Looker, ours: Path) -> None:
+def test_a_partitions_folder_has_a_line_for_each_file_and_names_open_transactions(
+    look: Looker, ours: Path
+) -> None:
     before = state_of(ours)
     ran = look("inspect", "--json", ours / "t-0")
     assert state_of(ours) == before
@@ -381,7 +381,7 @@ def test_a_long_segment_is_not_held_in_memory(look: Looker, tmp_path: Path) -> N
     assert peak < 8_000_000 < path.stat().st_size
 
 
-def test_what_is_no_file_of_kafkas_is_said(look: Looker, tmp_path: Path) -> None:
+def test_a_file_that_is_not_kafkas_is_named(look: Looker, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     for path, words in [
         (tmp_path / "notes.txt", "isn't a Kafka file"),
@@ -392,7 +392,7 @@ def test_what_is_no_file_of_kafkas_is_said(look: Looker, tmp_path: Path) -> None
             look("inspect", path)
 
 
-def test_among_several_paths_what_is_no_file_of_kafkas_is_passed_over_with_a_line(
+def test_among_several_paths_files_that_are_not_kafkas_are_skipped_with_a_line(
     look: Looker, ours: Path, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes.txt"

@@ -34,7 +34,7 @@ def _unpackable(codec: int, base_offset: int) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", [compression.SNAPPY, compression.LZ4, compression.ZSTD])
-def test_a_codec_that_isnt_installed_is_told_with_what_to_install_and_is_no_damage(
+def test_a_missing_codec_is_named_with_its_package_and_is_no_damage(
     look: Looker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
     path = _segment(tmp_path, _packed(codec, 0), build_batch([(1, b"k", b"plain", ())], base_offset=1))

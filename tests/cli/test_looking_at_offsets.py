@@ -25,7 +25,7 @@ THERE = MetadataResponseTopic(name="there", partitions=[MetadataResponsePartitio
 GONE = MetadataResponseTopic(name="gone", error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_what_is_added_between_two_questions_is_neither_open_nor_less_than_nothing(
+def test_records_added_between_two_questions_are_neither_open_nor_below_zero(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = iter([10, 15])
@@ -34,7 +34,7 @@ def test_what_is_added_between_two_questions_is_neither_open_nor_less_than_nothi
     assert (stable, ends) == ({("t", 0): 15}, {("t", 0): 15})
 
 
-def test_a_sum_of_what_a_broker_doesnt_tell_is_none() -> None:
+def test_a_sum_is_unknown_if_a_broker_leaves_out_a_part() -> None:
     topic = MetadataResponseTopic(name="t")
     whole = ["t", 0, 1, [1], [1], 2, 9, 8, 100]
     assert summed(topic, [whole, whole]) == ["t", 2, 1, 14, 2, 200]
@@ -47,7 +47,7 @@ def test_a_disk_that_cant_be_looked_at_has_no_size() -> None:
     assert sizes.sizes_of_leaders(cast(KafkaCluster, asked), {("t", 0): 1}) == {}
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_left_out_unless_it_was_named(
+def test_a_topic_deleted_meanwhile_is_left_out_unless_it_was_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = KafkaCluster({})
@@ -62,7 +62,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out_unless_it_was_named(
     assert offsets.that_are_there(cluster, wanted) == [("there", 0)]
 
 
-def test_what_would_hold_without_a_setting_shows_nothing_secret_and_no_none() -> None:
+def test_the_value_without_a_setting_shows_no_secret_and_no_none() -> None:
     setting = DescribeConfigsResourceResult(
         name="s",
         config_source=1,
@@ -76,7 +76,7 @@ def test_what_would_hold_without_a_setting_shows_nothing_secret_and_no_none() ->
 
 
 @pytest.mark.parametrize(("answer", "is_done"), [("y\n", True), ("n\n", False)])
-def test_what_a_script_may_do_unasked_is_asked_of_a_person(
+def test_a_script_may_act_unasked_where_a_person_is_asked(
     monkeypatch: pytest.MonkeyPatch, answer: str, is_done: bool
 ) -> None:
     here, there = pty.openpty()
@@ -94,7 +94,7 @@ def test_what_a_script_may_do_unasked_is_asked_of_a_person(
     os.close(here)
 
 
-def test_all_topics_of_a_group_are_those_that_are_still_there(
+def test_all_topics_of_a_group_are_those_that_still_exist(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = KafkaCluster({})

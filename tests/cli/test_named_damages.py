@@ -185,7 +185,7 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damage_is_told_with_its_place(look: Looker, stopped: Path, tmp_path: Path, name: str) -> None:
+def test_damage_is_reported_with_its_place(look: Looker, stopped: Path, tmp_path: Path, name: str) -> None:
     do, path, what = DAMAGES[name]
     folder = copied(stopped, tmp_path / "data")
     do(folder)

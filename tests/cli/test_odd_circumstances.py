@@ -42,7 +42,7 @@ def by_shell(kafka: Kafka | None, line: str) -> tuple[int, str, str]:
     "command", ["topics", "consume TOPIC -e", "--help", "consume --help", "completion bash"]
 )
 @pytest.mark.parametrize("stream", [">&-", ">/dev/full"])
-def test_an_output_that_takes_nothing_is_told_in_one_line(
+def test_an_output_that_takes_nothing_is_reported_in_one_line(
     kafka: Kafka, cli: Run, topic: str, command: str, stream: str
 ) -> None:
     cli("produce", topic, stdin="a\n")
@@ -52,9 +52,7 @@ def test_an_output_that_takes_nothing_is_told_in_one_line(
 
 
 @ON_OURS_ALONE
-def test_without_a_standard_input_nothing_is_sent_and_nobody_is_asked(
-    kafka: Kafka, cli: Run, topic: str
-) -> None:
+def test_without_a_standard_input_nothing_is_sent_or_asked(kafka: Kafka, cli: Run, topic: str) -> None:
     cli("topics", "create", topic)
     assert by_shell(kafka, f"barnabas produce {topic} <&-") == (
         1,
@@ -67,7 +65,7 @@ def test_without_a_standard_input_nothing_is_sent_and_nobody_is_asked(
 @ON_OURS_ALONE
 @ON_LINUX
 @pytest.mark.parametrize("stream", ["2>&-", "2>/dev/full"])
-def test_what_was_sent_is_sent_though_nobody_can_be_told(
+def test_sent_records_stay_sent_though_the_output_is_closed(
     kafka: Kafka, cli: Run, topic: str, stream: str
 ) -> None:
     assert by_shell(kafka, f"barnabas produce {topic} /etc/hosts {stream}") == (0, "", "")
@@ -95,7 +93,7 @@ def test_what_was_sent_is_sent_though_nobody_can_be_told(
     ],
 )
 @pytest.mark.parametrize(("name", "why"), [("", "is empty"), (os.fsdecode(b"a\xff"), "isn't UTF-8")])
-def test_a_name_that_can_be_none_is_refused_before_anybody_is_asked(
+def test_an_impossible_name_is_refused_before_anybody_is_asked(
     command: tuple[str, ...], name: str, why: str
 ) -> None:
     ran = run_cli(*(name if each == "NAME" else each for each in command), bootstrap="127.0.0.1:1")
@@ -126,7 +124,7 @@ def test_a_name_that_a_request_has_no_room_for_is_the_users_mistake(kafka: Kafka
     ],
     ids=["half a character", "deep", "no base64", "no number"],
 )
-def test_a_line_that_can_be_no_record_is_told_with_its_place(
+def test_a_line_that_is_no_record_is_reported_with_its_place(
     cli: Run, topic: str, line: str, why: str
 ) -> None:
     ran = cli("produce", topic, "--json", stdin=line + "\n")
@@ -159,7 +157,7 @@ def test_consume_keeps_the_settings_that_it_ends_by() -> None:
 
 
 @ON_OURS_ALONE
-def test_a_partition_that_isnt_there_is_told_by_what_shows_them(cli: Run, topic: str) -> None:
+def test_a_missing_partition_is_reported_with_the_command_that_lists_them(cli: Run, topic: str) -> None:
     cli("topics", "create", topic)
     assert f"barnabas topics {topic} lists" in cli("produce", topic, "-p", "9", stdin="a\n").err
     assert "--any-partition" in cli("produce", topic, "--json", stdin='{"partition": 9}\n').err
@@ -174,7 +172,7 @@ def test_a_file_without_an_end_is_no_record(cli: Run, topic: str) -> None:
 
 
 @ON_OURS_ALONE
-def test_consume_from_behind_its_end_reads_nothing_and_ends(kafka: Kafka, cli: Run, topic: str) -> None:
+def test_consume_from_past_the_end_reads_nothing_and_ends(kafka: Kafka, cli: Run, topic: str) -> None:
     cli("topics", "create", topic)
     cli("produce", topic, stdin="a\nb\nc\nd\n")
     for start, end in (("3", "2"), ("2", "2"), ("latest", "4")):
@@ -187,7 +185,7 @@ def test_a_time_before_all_times_is_the_first_one(text: str) -> None:
     assert place(text, "--from", 1_700_000_000_000).time_ms == 0
 
 
-def test_whoever_listens_and_says_nothing_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_that_stays_silent_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.client.connection, "CONNECT_TIMEOUT_S", 0.1)
     (port,) = free_ports(1)
     with create_server(("127.0.0.1", port)):
@@ -198,14 +196,14 @@ def test_whoever_listens_and_says_nothing_is_given_up_soon(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("found", [[], [1, 2]])
-def test_an_answer_of_none_or_of_several_is_told_where_one_was_asked_for(found: list[int]) -> None:
+def test_an_answer_with_no_or_several_entries_for_one_is_reported(found: list[int]) -> None:
     with pytest.raises(
         CommandError, match=f"topic t: the broker's answer has {len(found)} entries instead of one"
     ):
         the_one(found, "topic t")
 
 
-def test_a_broker_that_leaves_out_the_partition_that_is_read_is_told() -> None:
+def test_a_broker_that_omits_the_partition_being_read_is_reported() -> None:
     there = MetadataResponseTopic(
         name="t", partitions=[MetadataResponsePartition(partition_index=0, leader_id=1)]
     )
@@ -218,7 +216,7 @@ def test_a_broker_that_leaves_out_the_partition_that_is_read_is_told() -> None:
         fetch(cast(Any, cluster), ("t", 0), 0, 1)
 
 
-def test_a_verb_that_isnt_there_is_told_with_the_nearest() -> None:
+def test_an_unknown_verb_is_answered_with_the_nearest() -> None:
     ran = run_cli("transactions", "explane", bootstrap="127.0.0.1:1")
     assert (ran.status, ran.out) == (2, "")
     assert "no verb explane, but `barnabas transactions explain`" in ran.err
@@ -226,7 +224,7 @@ def test_a_verb_that_isnt_there_is_told_with_the_nearest() -> None:
 
 @ON_OURS_ALONE
 @pytest.mark.parametrize("command", ["topics", "groups"])
-def test_list_is_what_is_shown_without_a_verb(cli: Run, topic: str, command: str) -> None:
+def test_list_is_the_default_verb(cli: Run, topic: str, command: str) -> None:
     cli("topics", "create", topic)
     assert cli(command, "list", "--json").json() == cli(command, "--json").json()
     assert f"barnabas {command} show --help" in cli(command, "--help").out
@@ -240,5 +238,5 @@ def test_list_is_what_is_shown_without_a_verb(cli: Run, topic: str, command: str
         (2, True, "2 offsets hold no"),
     ],
 )
-def test_the_end_without_records_is_told_in_its_number(offsets: int, is_all: bool, told: str) -> None:
+def test_the_end_without_records_is_reported_by_number(offsets: int, is_all: bool, told: str) -> None:
     assert told in _tail(Tail(("t", 0), offsets, is_all))

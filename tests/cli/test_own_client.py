@@ -22,12 +22,12 @@ from tests.support.ports import free_ports
 
 
 @pytest.mark.parametrize("host", ["foo..bar", "f" * 64 + ".x"])
-def test_a_host_that_cant_be_one_is_a_mistake_of_the_user(host: str) -> None:
+def test_an_impossible_host_is_a_mistake_of_the_user(host: str) -> None:
     with pytest.raises(CommandUsageError, match="isn't a host's address"):
         Connection(host, 9092, {})
 
 
-def test_an_answer_of_versions_that_makes_no_sense_is_told() -> None:
+def test_a_nonsense_answer_about_versions_is_reported() -> None:
     (port,) = free_ports(1)
     with create_server(("127.0.0.1", port)) as server:
 
@@ -69,14 +69,14 @@ def signing_in(mechanism: str, answer: Callable[[str], SaslAuthenticateResponse]
 @pytest.mark.parametrize(
     "rest", ["i=4096", "s=c2FsdA==", "s=c2F,i=4096", "s=c2FsdA==,i=1000000000", "s=c2FsdA==,i=0", "s=*,i=²"]
 )
-def test_a_challenge_that_makes_no_sense_or_asks_for_hours_is_told(rest: str) -> None:
+def test_a_challenge_that_is_nonsense_or_asks_for_hours_is_reported(rest: str) -> None:
     with pytest.raises(CommandError, match="its challenge makes no sense"):
         signing_in(
             "SCRAM-SHA-256", lambda nonce: SaslAuthenticateResponse(auth_bytes=f"r={nonce}x,{rest}".encode())
         )
 
 
-def test_an_error_that_isnt_known_is_told_by_its_number() -> None:
+def test_an_unknown_error_is_reported_by_its_number() -> None:
     with pytest.raises(CommandError, match="error 9999"):
         signing_in("PLAIN", lambda _: SaslAuthenticateResponse(error_code=9999))
 
@@ -116,7 +116,7 @@ def test_a_broker_that_died_is_waited_out_until_the_others_know(monkeypatch: pyt
     assert (brokers.missed, brokers.cut) == (3, True)
 
 
-def test_a_broker_that_stays_away_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_stays_away_is_reported_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers()
     brokers.missed = -1_000_000
     monkeypatch.setattr(cli.client.cluster, "Connection", brokers)

@@ -125,7 +125,7 @@ def test_places_say_where_reading_begins_and_ends(cli: Run, topic: str) -> None:
         assert (ran.status, "".join(ran.lines), ran.err) == (0, values, ""), arguments
 
 
-def test_what_is_not_committed_is_not_read(cli: Run, kafka: Kafka, topic: str) -> None:
+def test_uncommitted_records_are_not_read(cli: Run, kafka: Kafka, topic: str) -> None:
     assert cli("topics", "create", topic, "-p", 1).status == 0
     committed = cli("produce", topic, "--transaction", 2, stdin="a\nb\nc\n")
     assert committed.status == 0, committed.err
@@ -234,7 +234,7 @@ def consuming(
 
 
 @ON_OURS_ALONE
-def test_words_may_stand_behind_options(cli: Run, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+def test_words_may_follow_options(cli: Run, kafka: Kafka, topic: str, tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"\0\n\xff")
     (tmp_path / "empty").touch()
     assert cli("topics", "create", topic, "-p", 1).status == 0
@@ -254,7 +254,7 @@ def test_a_header_may_be_given_twice_and_keeps_its_blanks(cli: Run, kafka: Kafka
 
 
 @ON_OURS_ALONE
-def test_what_was_read_before_a_mistake_is_sent_and_told(cli: Run, topic: str) -> None:
+def test_lines_read_before_a_mistake_are_sent_and_counted(cli: Run, topic: str) -> None:
     assert cli("topics", "create", topic, "-p", 1).status == 0
     broken = cli("produce", topic, "--json", stdin='{"value": "a"}\n\n{"value": "b"}\nno\n')
     assert broken.status == 1
@@ -264,7 +264,7 @@ def test_what_was_read_before_a_mistake_is_sent_and_told(cli: Run, topic: str) -
 
 
 @ON_OURS_ALONE
-def test_one_odd_record_keeps_no_other_one_back(cli: Run, topic: str) -> None:
+def test_one_odd_record_holds_back_no_others(cli: Run, topic: str) -> None:
     any_time = ("-c", f"message.timestamp.after.max.ms={2**63 - 1}")
     assert cli("topics", "create", topic, "-p", 1, *any_time).status == 0
     assert cli("produce", topic, "--value-format", "int32", stdin="1\n2\n").status == 0

@@ -76,7 +76,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, needs_kafka: Callable[...,
 
 @pytest.mark.xdist_group("cli-apache")
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_has_the_password_is_let_in(secured: Secured, topic: str, mechanism: str) -> None:
+def test_a_user_with_the_password_is_let_in(secured: Secured, topic: str, mechanism: str) -> None:
     made = secured.run("topics", "create", topic, mechanism=mechanism)
     assert (made.status, made.err) == (0, f"{topic}: created\n"), made.err
     assert secured.run("produce", topic, stdin="a\n", mechanism=mechanism).status == 0
@@ -84,7 +84,7 @@ def test_who_has_the_password_is_let_in(secured: Secured, topic: str, mechanism:
 
 
 @pytest.mark.xdist_group("cli-apache")
-def test_who_has_not_is_told_why_in_one_line(secured: Secured) -> None:
+def test_a_user_without_it_reads_the_reason_in_one_line(secured: Secured) -> None:
     for settings, status, words in [
         ({"sasl_password": "wrong"}, 1, "refuses this user"),
         ({"mechanism": "SCRAM-SHA-512", "sasl_password": "wrong"}, 1, "refuses this user"),

@@ -65,7 +65,7 @@ def test_offsets_are_those_of_kafkas_tool(
     assert f'"size":{shown[0]["bytes"]},' in sizes
 
 
-def test_a_setting_that_kafka_refuses_is_told_in_its_words(cli: Run, topic: str) -> None:
+def test_a_setting_that_kafka_refuses_is_reported_in_its_words(cli: Run, topic: str) -> None:
     assert cli("topics", "create", topic).status == 0
     refused = cli("topics", "configs", topic, "retention.ms=soon")
     assert refused.status == 1

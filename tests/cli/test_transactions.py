@@ -37,7 +37,7 @@ Tool = Callable[..., str]
 
 
 @pytest.mark.several_nodes_matter
-def test_explain_says_who_holds_the_readers_since_when_and_what_ends_it(
+def test_explain_names_the_holder_of_the_readers_since_when_and_what_ends_it(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
@@ -174,7 +174,7 @@ def test_list_has_all_transactional_ids_of_all_brokers_as_kafkas_tool_has(
     assert f"there is no transactional id {topic}-nobody" in missing.err
 
 
-def test_explain_tells_a_transaction_whose_time_is_up_until_the_broker_has_aborted_it(
+def test_explain_shows_an_expired_transaction_until_the_broker_has_aborted_it(
     cli: Run, kafka: Kafka, topic: str
 ) -> None:
     assert cli("topics", "create", topic, "-r", kafka.brokers).status == 0
@@ -192,7 +192,7 @@ def test_explain_tells_a_transaction_whose_time_is_up_until_the_broker_has_abort
 
 
 @pytest.mark.several_nodes_matter
-def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_what_ends_it(
+def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_its_remedy(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     bootstrap = kafka.bootstrap
@@ -291,7 +291,7 @@ def test_abort_asks_at_a_terminal_and_does_nothing_without_a_yes(kafka: Kafka, t
 
 
 @pytest.mark.several_nodes_matter
-def test_explain_without_a_topic_looks_at_all_and_says_so_where_nobody_waits(
+def test_explain_without_a_topic_examines_all_and_says_so_if_nobody_waits(
     cli: Run, kafka: Kafka, topic: str
 ) -> None:
     assert cli("topics", "create", topic, "-p", 3).status == 0

@@ -84,7 +84,7 @@ def test_a_setting_is_in_force_once_its_alteration_is_answered(
         ("retention.ms", "x", "LONG"),
     ],
 )
-def test_a_bad_setting_is_refused_with_what_would_be_valid(
+def test_a_bad_setting_is_refused_with_the_valid_values(
     admin: AdminClient, bootstrap: str, topic: str, name: str, value: str, valid: str
 ) -> None:
     create_topic(bootstrap, topic)

@@ -70,7 +70,7 @@ def test_configs_adds_from_a_file(kafka: Tool, bootstrap: str, topic: str, tmp_p
     assert described(printed) == {"retention.ms": "99999", "max.message.bytes": "2000"}
 
 
-def test_configs_is_told_what_a_setting_may_be(kafka: Tool, bootstrap: str, topic: str) -> None:
+def test_configs_lists_a_settings_valid_values(kafka: Tool, bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic)
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
 
@@ -149,7 +149,9 @@ def test_configs_alters_and_describes_quotas_and_users(kafka: Tool, topic: str) 
 # --- log directories, records ------------------------------------------------------------------------------
 
 
-def test_log_dirs_describes_what_lies_where(kafka: Tool, bootstrap: str, topic: str, broker_id: str) -> None:
+def test_log_dirs_describes_the_contents_of_each_directory(
+    kafka: Tool, bootstrap: str, topic: str, broker_id: str
+) -> None:
     create_topic(bootstrap, topic, partitions=2)
     send(bootstrap, topic, [{"value": b"x" * 1000, "partition": 1}])
 
@@ -185,7 +187,7 @@ def test_delete_records_moves_the_start(kafka: Tool, bootstrap: str, topic: str,
 # --- topics -------------------------------------------------------------------------------------------------
 
 
-def test_topics_creates_only_what_is_not_there(kafka: Tool, bootstrap: str, topic: str) -> None:
+def test_topics_creates_only_missing_topics(kafka: Tool, bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic, partitions=2)
 
     again = ("topics", "--create", "--topic", topic, "--partitions", "5")
@@ -244,7 +246,7 @@ def test_topics_lists_without_internal_ones(kafka: Tool, bootstrap: str, topic: 
     assert not any(name.startswith("__") for name in listed)
 
 
-def test_topics_passes_over_what_is_not_there(kafka: Tool, topic: str) -> None:
+def test_topics_skips_missing_topics(kafka: Tool, topic: str) -> None:
     for action in (("--delete",), ("--describe",), ("--alter", "--partitions", "2")):
         assert kafka("topics", *action, "--topic", topic, "--if-exists") == ""
 
@@ -296,7 +298,7 @@ def test_transactions_describes_the_producers_of_a_partition(kafka: Tool, bootst
     assert producer["CurrentTransactionStartOffset"] == "None"
 
 
-def test_acls_is_told_that_there_is_no_authorizer(needs_kafka: Tool, bootstrap: str) -> None:
+def test_acls_reports_that_there_is_no_authorizer(needs_kafka: Tool, bootstrap: str) -> None:
     printed = needs_kafka("acls", "--bootstrap-server", bootstrap, "--list", check=False)
 
     assert "SecurityDisabledException" in printed

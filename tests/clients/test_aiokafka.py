@@ -177,7 +177,7 @@ def test_an_admin_creates_grows_and_deletes_a_topic(bootstrap: str, topic: str) 
     run(test)
 
 
-def test_the_cluster_says_who_it_is(bootstrap: str) -> None:
+def test_the_cluster_identifies_itself(bootstrap: str) -> None:
     async def test() -> None:
         async with started(AIOKafkaAdminClient(bootstrap_servers=bootstrap), "close") as admin:
             cluster = await admin.describe_cluster()

@@ -165,7 +165,7 @@ def test_the_environment_of_a_broker_in_a_container_does_not_leak_in(
     assert broker.listeners == {"PLAINTEXT": f"127.0.0.1:{broker.port}"}
 
 
-def test_each_listener_is_named_with_what_it_advertises(barnabas_broker: StartBroker) -> None:
+def test_each_listener_is_named_with_its_advertised_address(barnabas_broker: StartBroker) -> None:
     broker = barnabas_broker(
         config={
             "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",

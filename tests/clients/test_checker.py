@@ -299,5 +299,5 @@ ALLOWED: dict[str, History] = {
 
 
 @pytest.mark.parametrize("what", ALLOWED)
-def test_what_kafka_allows_is_no_anomaly(what: str) -> None:
+def test_behaviour_that_kafka_allows_is_no_anomaly(what: str) -> None:
     assert find(ALLOWED[what]) == {}

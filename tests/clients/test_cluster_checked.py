@@ -23,7 +23,7 @@ ROLES = (
 )
 
 
-def test_clients_see_no_anomaly_whatever_befalls_three_brokers_and_their_controller() -> None:
+def test_clients_see_no_anomaly_whatever_happens_to_three_brokers_and_their_controller() -> None:
     faults = random.Random(1).sample([*CLUSTER_FAULTS], FAULTS)
     plan = Plan(seed=1, operations=OPERATIONS, roles=ROLES, faults=tuple(faults))
     with barnabas.Cluster(brokers=3, config=SETTINGS) as cluster:

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from tests.clients.confluent import create_topic, read, send
 
 
-def test_the_cluster_says_who_it_is(bootstrap: str) -> None:
+def test_the_cluster_identifies_itself(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     cluster = admin.describe_cluster().result(30)
 

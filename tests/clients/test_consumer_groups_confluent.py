@@ -132,9 +132,7 @@ def test_an_expression_is_resolved_by_the_server(broker: barnabas.Broker, topic:
     assert {each.topic for each in member.consumer.assignment()} == {f"{topic}-1", f"{topic}-2"}
 
 
-def test_the_range_assignor_is_there_for_who_wants_it(
-    broker: barnabas.Broker, topic: str, join: Join
-) -> None:
+def test_clients_may_choose_the_range_assignor(broker: barnabas.Broker, topic: str, join: Join) -> None:
     create_topic(broker.bootstrap, topic, partitions=3)
     members = [join(**{"group.remote.assignor": "range"}) for _ in range(2)]
     poll_until("they share", lambda: sorted(len(each.owned) for each in members) == [1, 2], *members)

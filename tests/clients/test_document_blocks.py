@@ -25,7 +25,7 @@ PATIENCE_S = 120.0
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
-def test_each_block_says_what_holds_it(block: Block) -> None:
+def test_each_block_names_its_check(block: Block) -> None:
     """An example is worth as much as what would notice that it broke."""
     kind = re.fullmatch(r"run|held by (?P<by>\S+)|not run: (?P<why>.+)", block.held)
     assert kind, f"{block.place}: say above it whether it runs: {block.text}"
@@ -38,7 +38,7 @@ def test_each_block_says_what_holds_it(block: Block) -> None:
 @pytest.mark.parametrize(
     "block", [each for each in BLOCKS if each.language == "sh"], ids=lambda block: block.place
 )
-def test_each_option_of_barnabas_that_a_block_names_is_there(block: Block) -> None:
+def test_each_option_of_barnabas_in_a_block_exists(block: Block) -> None:
     for line in re.sub(r"\\\n", " ", block.text).splitlines():
         for command in re.findall(r"(?:^|\| |; )(barnabas\b[^|;#]*)", line):
             words = shlex.split(command)

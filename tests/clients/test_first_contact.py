@@ -80,13 +80,13 @@ def contact_with_a_broker(first_contact: FirstContact) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_on_a_fresh_broker_and_on_one_that_was_killed_nobody_waits_for_another_answer(client: str) -> None:
+def test_on_a_fresh_and_on_a_killed_broker_no_answer_delays_another(client: str) -> None:
     log = contact_with_a_broker(CLIENTS[client])
     assert answered(log) >= ASKED
     assert met_by_waiting(log) == {}
 
 
-def test_on_a_fresh_broker_and_on_one_that_was_killed_java_waits_for_no_other_answer(
+def test_on_a_fresh_and_on_a_killed_broker_java_waits_for_no_other_answer(
     java: FirstContact,
 ) -> None:
     log = contact_with_a_broker(java)
@@ -94,7 +94,7 @@ def test_on_a_fresh_broker_and_on_one_that_was_killed_java_waits_for_no_other_an
     assert met_by_waiting(log) == {}
 
 
-def test_in_a_fresh_cluster_and_in_one_that_was_killed_nobody_waits_for_another_answer(
+def test_in_a_fresh_and_in_a_killed_cluster_no_answer_delays_another(
     java: FirstContact,
 ) -> None:
     clients = {**CLIENTS, "java": java}

@@ -58,7 +58,7 @@ def crash(server: Server) -> None:
 
 @pytest.mark.parametrize("codec", [*CODECS, "mixed"])
 @pytest.mark.parametrize("reader", ["confluent-kafka", "kafka-python", "aiokafka"])
-def test_what_was_sent_comes_back_though_the_broker_was_killed(
+def test_sent_records_come_back_though_the_broker_was_killed(
     server: Server, sent: dict[str, Expected], reader: str, codec: str
 ) -> None:
     assert check(server.bootstrap, codec, sent[codec], READERS[reader]) == len(data.sample())
@@ -72,7 +72,7 @@ def test_batches_are_stored_with_the_codec_they_were_sent_with(
 
 
 @pytest.mark.usefixtures("needs_kafka")
-def test_kafkas_console_consumer_prints_what_was_sent_with_every_codec(
+def test_kafkas_console_consumer_prints_records_of_every_codec(
     server: Server, sent: dict[str, Expected]
 ) -> None:
     read = check(server.bootstrap, "mixed", sent["mixed"], READERS["console-consumer"])

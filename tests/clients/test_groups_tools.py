@@ -155,7 +155,7 @@ def test_the_groups_tool_deletes_offsets_and_groups(kafka: Tool, bootstrap: str,
     assert topic not in kafka("groups", "--list").split()
 
 
-def test_dump_log_decodes_what_is_stored(
+def test_dump_log_decodes_the_stored_records(
     needs_kafka: Tool, barnabas_broker: Callable[..., barnabas.Broker], topic: str
 ) -> None:
     broker = barnabas_broker(config={"offsets.topic.num.partitions": 1})

@@ -47,7 +47,7 @@ def program(path: Path, line: str) -> str:
     ],
     ids=["told nothing", "told what to advertise"],
 )
-def test_the_entry_point_listens_everywhere_unless_it_is_told_otherwise(
+def test_the_entry_point_listens_everywhere_by_default(
     tmp_path: Path, clean_environment: dict[str, str], told: dict[str, str], passed_on: dict[str, str]
 ) -> None:
     show = program(tmp_path / "show", "env")
@@ -56,7 +56,7 @@ def test_the_entry_point_listens_everywhere_unless_it_is_told_otherwise(
     assert dict(re.findall(r"^(KAFKA_\w+)=(.*)$", shown, re.MULTILINE)) == passed_on
 
 
-def test_a_client_of_each_listener_in_the_compose_file_is_told_that_listeners_address(
+def test_a_client_of_each_listener_in_the_compose_file_gets_that_listeners_address(
     tmp_path: Path, clean_environment: dict[str, str]
 ) -> None:
     compose = (ROOT / "docker" / "compose.yaml").read_text("utf-8")

@@ -141,7 +141,7 @@ def test_a_fetch_session_follows_partitions_as_they_come_and_go(bootstrap: str, 
         assert values_of(consumer, 4) == at_the_third
 
 
-def test_the_cluster_says_who_it_is(bootstrap: str, admin: kafka.KafkaAdminClient) -> None:
+def test_the_cluster_identifies_itself(bootstrap: str, admin: kafka.KafkaAdminClient) -> None:
     cluster = admin.describe_cluster()
 
     assert len(cluster["cluster_id"]) == 22

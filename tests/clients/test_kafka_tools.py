@@ -28,7 +28,7 @@ def partition_counts(bootstrap: str) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def test_the_console_consumer_prints_what_the_console_producer_sent(kafka: Tool, topic: str) -> None:
+def test_the_console_consumer_prints_the_console_producers_records(kafka: Tool, topic: str) -> None:
     parsing = ["parse.key=true", "parse.headers=true", "null.marker=NULL"]
     kafka(
         "console-producer",
@@ -85,7 +85,7 @@ def test_producer_perf_writes_without_waiting_for_all(
     assert len(read(bootstrap, topic, 3_000)) == 3_000
 
 
-def test_consumer_perf_reads_what_is_there(kafka: Tool, bootstrap: str, topic: str) -> None:
+def test_consumer_perf_reads_all_records(kafka: Tool, bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic, partitions=2)
     send(bootstrap, topic, [{"value": b"x" * 1_000, "partition": number % 2} for number in range(2_000)])
 
@@ -156,7 +156,7 @@ def test_get_offsets_prints_the_offset_at(
     assert printed.splitlines() == [f"{topic}:{number}:{offset}" for number, offset in enumerate(offsets)]
 
 
-def test_api_versions_prints_what_the_broker_serves(kafka: Tool, bootstrap: str) -> None:
+def test_api_versions_prints_the_brokers_apis(kafka: Tool, bootstrap: str) -> None:
     printed = kafka("api-versions")
 
     assert printed.startswith(f"{bootstrap} (id: ")

@@ -206,7 +206,7 @@ def test_partitions_have_the_offsets_sizes_and_replicas_that_others_show(
     assert messages[HANGING] == 1
 
 
-def test_the_controller_counts_what_others_list(history: Watched, needs_kafka: Tool) -> None:
+def test_the_controllers_counts_agree_with_the_lists(history: Watched, needs_kafka: Tool) -> None:
     told = needs_kafka("topics", "--bootstrap-server", history.bootstrap, "--describe")
     partitions = [line for line in told.splitlines() if "\tPartition: " in line]
     topics = [line for line in told.splitlines() if "\tPartitionCount: " in line]

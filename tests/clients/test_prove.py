@@ -53,7 +53,7 @@ def proof_of(
 
 
 @pytest.mark.parametrize("mistake", FOUND_BY)
-def test_each_mistake_is_found_and_said(mistake: str) -> None:
+def test_each_mistake_is_found_and_named(mistake: str) -> None:
     hazard, why = FOUND_BY[mistake]
     proof = proof_of(mistake, [hazard])
     [trial] = proof.trials
@@ -67,7 +67,7 @@ def test_each_mistake_is_found_and_said(mistake: str) -> None:
     assert any(why in each for each in trial.reasons), trial.reasons
 
 
-def test_a_cancelled_commit_of_aiokafka_is_found_and_said() -> None:
+def test_a_cancelled_commit_of_aiokafka_is_found_and_named() -> None:
     pytest.importorskip("aiokafka", reason="needs aiokafka")
     hazard = Hazard("EndTxn", 2, Strike.ANSWER_AWAITED)
     [trial] = proof_of("retries-timeout", [hazard], name="aiokafka").failures
@@ -76,7 +76,7 @@ def test_a_cancelled_commit_of_aiokafka_is_found_and_said() -> None:
     assert proof_of("", [hazard], name="aiokafka").holds
 
 
-def test_offsets_that_a_java_consumer_commits_by_itself_are_found_and_said() -> None:
+def test_automatic_commits_of_a_java_consumer_are_found_and_named() -> None:
     need_program("javac")
     need_apache_kafka()
     environment = {"CLASSPATH": tool("classpath").strip()}
@@ -113,7 +113,7 @@ def test_a_programs_folder_stays_over_its_starts_and_is_empty_for_each_run() -> 
     ]
 
 
-def test_the_right_program_holds_against_what_finds_the_mistakes() -> None:
+def test_the_right_program_survives_the_hazards_that_find_the_mistakes() -> None:
     hazards = [
         *(hazard for hazard, _ in FOUND_BY.values()),
         Hazard("Produce", 1, Strike.BROKER_KILLED_AFTER),
@@ -134,14 +134,14 @@ def test_three_brokers_go_through_a_killed_and_a_moved_coordinator() -> None:
 
 
 @pytest.mark.one_run_in(3)
-def test_a_mistake_is_found_and_said_on_three_brokers() -> None:
+def test_a_mistake_is_found_and_named_on_three_brokers() -> None:
     proof = proof_of("retries-commit", [Hazard("EndTxn", 1, Strike.ANSWER_AWAITED)], brokers=3)
     [trial] = proof.failures
     assert trial.difference.doubled
     assert [each for each in trial.reasons if "after the commit had succeeded" not in each] == []
 
 
-def test_a_reader_of_uncommitted_records_is_found_and_said() -> None:
+def test_a_reader_of_uncommitted_records_is_found_and_named() -> None:
     hazard = Hazard("Produce", 1, Strike.PROGRAM_KILLED_AFTER)
     [trial] = proof_of("reads-uncommitted", [hazard], name="chain").failures
     assert {each.topic for each in trial.difference.doubled} == {"receipts"}
@@ -157,7 +157,7 @@ def test_a_hazard_that_never_comes_about_proves_nothing() -> None:
     assert trial.difference.is_none
 
 
-def test_a_program_that_fails_by_itself_proves_nothing() -> None:
+def test_a_program_that_fails_without_a_hazard_proves_nothing() -> None:
     with pytest.raises(CannotProveError, match="ended with status 3"):
         prove([sys.executable, "-c", "print('no'); raise SystemExit(3)"], outputs=["bills"], hazards=[])
 
@@ -199,7 +199,7 @@ def test_hazards_are_of_the_steps_that_the_program_goes_through() -> None:
     assert len(hazards_of(seen, Thoroughness.THOROUGH, 7)) == 7
 
 
-def test_of_several_brokers_each_hazard_is_reached_wherever_the_requests_go() -> None:
+def test_each_hazard_is_reached_on_whichever_broker_the_requests_go_to() -> None:
     seen = requests("InitProducerId", *["Produce"] * 4, *["EndTxn"] * 3)
     found = hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
     # Of four requests to three brokers, one broker gets two.

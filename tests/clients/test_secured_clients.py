@@ -77,7 +77,9 @@ IN_PYTHON: dict[str, Callable[[dict[str, Any], str], str]] = {
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(filter(None, way)))
 @pytest.mark.parametrize("library", IN_PYTHON)
-def test_each_client_comes_in_and_may_do_what_was_allowed(brokers: Brokers, library: str, way: Way) -> None:
+def test_each_client_comes_in_and_may_do_what_its_rules_allow(
+    brokers: Brokers, library: str, way: Way
+) -> None:
     security, mechanism = way
     broker = brokers.of(security)
     config = broker.client_config("alice", library, mechanism)  # type: ignore[call-overload]
@@ -101,7 +103,7 @@ WRONGS = [
 
 @pytest.mark.parametrize("way", WRONGS, ids=lambda way: "-".join(filter(None, way)))
 @pytest.mark.parametrize("library", IN_PYTHON)
-def test_with_anything_wrong_about_it_no_client_comes_in(
+def test_no_client_comes_in_with_anything_wrong(
     brokers: Brokers, library: str, way: tuple[str, str | None, str]
 ) -> None:
     security, mechanism, wrong = way
@@ -109,7 +111,7 @@ def test_with_anything_wrong_about_it_no_client_comes_in(
     assert IN_PYTHON[library](config, TOPIC) == "refused"
 
 
-def test_a_certificate_that_is_rotated_is_seen_by_who_connects_next(brokers: Brokers) -> None:
+def test_new_connections_see_a_rotated_certificate(brokers: Brokers) -> None:
     broker = brokers.of("sasl_ssl")
     config = broker.client_config("alice")
     before = Producer({**config, "log_level": 0})
@@ -298,7 +300,7 @@ def test_a_client_comes_in_by_a_token(library: str) -> None:
         assert IN_PYTHON[library](config, TOPIC) == "written"
 
 
-def test_a_right_that_is_revoked_amid_a_transaction_aborts_it_in_a_cluster() -> None:
+def test_revoking_a_right_during_a_transaction_aborts_it_in_a_cluster() -> None:
     """On whichever broker it is, at once."""
     with barnabas.Cluster(brokers=2, security="sasl_plaintext", users=USERS) as cluster:
         cluster.allow("alice", "produce")

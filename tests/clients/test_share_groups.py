@@ -160,7 +160,7 @@ def test_confluents_share_consumer_reads_everything_once(bootstrap: str, filled:
     assert not any(refused.values())
 
 
-def test_what_confluents_share_consumer_releases_comes_again(bootstrap: str, filled: str) -> None:
+def test_records_that_confluents_share_consumer_releases_come_again(bootstrap: str, filled: str) -> None:
     mode = {"share_acknowledgement_mode": "explicit"}
     with share_consumer(bootstrap, filled, **mode) as consumer:
         first: list[Message] = []

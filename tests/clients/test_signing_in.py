@@ -120,7 +120,7 @@ CLIENTS: dict[str, Send] = {
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_client_signs_in_and_may_do_what_acls_say(
+def test_each_client_signs_in_and_may_do_what_acls_allow(
     broker: barnabas.Broker, client: str, mechanism: str
 ) -> None:
     send = CLIENTS[client]
@@ -162,7 +162,7 @@ def test_kafkas_tools_sign_in(
     assert "(principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW)" in told
 
 
-def test_a_right_that_is_revoked_amid_a_transaction_aborts_it(broker: barnabas.Broker) -> None:
+def test_revoking_a_right_during_a_transaction_aborts_it(broker: barnabas.Broker) -> None:
     """What an application must survive: the error, an abort, and nothing of it is read."""
     admin = AdminClient(settings(broker.bootstrap, "admin", "PLAIN"))
     rights = [

@@ -119,7 +119,7 @@ CLIENTS = {"confluent": by_confluent, "kafka_python": by_kafka_python, "aiokafka
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_client_signs_in_by_a_token_and_is_who_it_names(secured: Secured, client: str) -> None:
+def test_each_client_signs_in_by_a_token_as_the_user_it_names(secured: Secured, client: str) -> None:
     send = CLIENTS[client]
     assert send(secured.bootstrap, secured.good("admin")) == "written"
     assert send(secured.bootstrap, secured.good("alice")) == "TOPIC_AUTHORIZATION_FAILED"

@@ -84,7 +84,9 @@ def is_away(server: Server, instance: str) -> bool:
 
 
 @pytest.mark.usefixtures("needs_kafka")
-def test_who_comes_back_has_its_tasks_again_and_nobody_else_notices(server: Server, tmp_path: Path) -> None:
+def test_a_returning_member_has_its_tasks_again_and_the_others_do_not_notice(
+    server: Server, tmp_path: Path
+) -> None:
     flights = data.sample()
     parts = [flights[number::3] for number in range(3)]
     expected = streams.words_of(flights)

@@ -44,7 +44,7 @@ def surfaces(code: int) -> Iterator[KafkaError]:
     assert raised.value.args[0].code() == code, raised.value
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(transactional: str, topic: str) -> None:
+def test_committed_records_are_read_and_aborted_ones_are_not(transactional: str, topic: str) -> None:
     create_topic(transactional, topic)
     producer = new_producer(transactional, topic)
     for value in ("committed", "aborted", "committed again"):
@@ -80,7 +80,7 @@ def test_a_transaction_covers_all_its_partitions(transactional: str, topic: str)
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
-def test_each_reader_sees_of_overlapping_transactions_what_it_should(
+def test_each_reader_sees_its_part_of_overlapping_transactions(
     transactional: str, written: str, reader: str, isolation_level: str
 ) -> None:
     assert READERS[reader](transactional, written, isolation_level) == VISIBLE[isolation_level]
@@ -118,7 +118,7 @@ def test_a_waiting_reader_gets_the_records_once_they_are_committed(transactional
         assert stable_end(transactional, topic) == 2
 
 
-def test_a_second_instance_aborts_what_the_first_has_open_and_fences_it(
+def test_a_second_instance_aborts_the_firsts_transaction_and_fences_it(
     transactional: str, topic: str
 ) -> None:
     create_topic(transactional, topic)

@@ -71,8 +71,6 @@ def test_with_javas_clients(check: str, checked: Run) -> None:
 @pytest.mark.parametrize("checked", VERSIONS, indirect=True)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
-def test_other_clients_read_what_java_wrote_as_they_should(
-    checked: Run, reader: str, isolation_level: str
-) -> None:
+def test_other_clients_read_javas_records_correctly(checked: Run, reader: str, isolation_level: str) -> None:
     assert checked.outcomes["itsHistoryOfOverlappingTransactionsIsReadAsItShould"] == "ok"
     assert READERS[reader](checked.bootstrap, checked.written, isolation_level) == VISIBLE[isolation_level]

@@ -57,7 +57,7 @@ def values(bootstrap: str, topic: str, isolation_level: str = READ_COMMITTED) ->
     return with_kafka_python(bootstrap, topic, isolation_level)[:-1]
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+def test_committed_records_are_read_and_aborted_ones_are_not(
     transactional: str, topic: str, new_producer: NewProducer
 ) -> None:
     create_topic(transactional, topic)
@@ -73,7 +73,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     assert values(transactional, topic) == ["committed", "committed again"]
 
 
-def test_a_commit_sends_what_was_not_sent_yet(
+def test_a_commit_sends_unsent_records_first(
     transactional: str, topic: str, new_producer: NewProducer
 ) -> None:
     create_topic(transactional, topic)
@@ -116,7 +116,7 @@ def written(transactional: str) -> str:
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
-def test_each_reader_sees_of_overlapping_transactions_what_it_should(
+def test_each_reader_sees_its_part_of_overlapping_transactions(
     transactional: str, written: str, reader: str, isolation_level: str
 ) -> None:
     assert READERS[reader](transactional, written, isolation_level) == VISIBLE[isolation_level]
@@ -152,7 +152,7 @@ def test_a_waiting_reader_gets_the_records_once_they_are_committed(
         assert stable_end(transactional, topic) == 2
 
 
-def test_a_second_instance_aborts_what_the_first_has_open_and_fences_it(
+def test_a_second_instance_aborts_the_firsts_transaction_and_fences_it(
     transactional: str, topic: str, new_producer: NewProducer
 ) -> None:
     create_topic(transactional, topic)

@@ -114,7 +114,7 @@ def test_transactions_lists_and_describes(kafka: Tool, bootstrap: str, topic: st
     assert (starts["1"]["LastSequence"], starts["None"]["LastSequence"]) == ("0", "0")
 
 
-def test_transactions_says_what_is_wrong(kafka: Tool, topic: str) -> None:
+def test_transactions_reports_errors(kafka: Tool, topic: str) -> None:
     with pytest.raises(AssertionError, match="the ID could not be found"):
         kafka("transactions", "describe", "--transactional-id", topic)
     with pytest.raises(AssertionError, match="INVALID_REGULAR_EXPRESSION"):
@@ -198,7 +198,7 @@ def test_producer_perf_writes_in_transactions_which_the_console_consumer_reads(
     assert stable_end(bootstrap, topic) > 503
 
 
-def test_dump_log_decodes_what_is_stored(
+def test_dump_log_decodes_the_stored_records(
     needs_kafka: Tool, server: Server, bootstrap: str, topic: str
 ) -> None:
     create_topic(bootstrap, topic, partitions=2)

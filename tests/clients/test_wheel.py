@@ -106,7 +106,7 @@ def test_the_wheel_puts_one_package_into_site_packages(installed: Path) -> None:
     assert (site_packages(installed) / "barnabas" / "py.typed").exists()
 
 
-def test_the_wheel_holds_all_that_the_checkout_has_and_no_tests(built: Path) -> None:
+def test_the_wheel_holds_the_checkouts_modules_and_no_tests(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         packed = {name for name in wheel.namelist() if name.endswith(".py")}
     floors = {
@@ -126,7 +126,7 @@ def test_the_wheel_holds_the_consoles_page_with_its_licences(built: Path) -> Non
     assert "barnabas/server/cli/console/static/vendor/htm.LICENSE" in packed
 
 
-def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: Path) -> None:
+def test_the_sdist_holds_everything_to_build_and_to_test(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "Makefile", "tests/conftest.py"} <= packed
@@ -200,9 +200,7 @@ def test_the_front_of_the_wheel_runs_the_broker_of_the_wheel(installed: Path, ou
     assert process.returncode == 0
 
 
-def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
-    installed: Path, outside: Path
-) -> None:
+def test_the_command_of_the_wheel_runs_the_broker_until_a_signal(installed: Path, outside: Path) -> None:
     lend_dependencies(installed)
     assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
 

@@ -21,7 +21,7 @@ Transcribe = Callable[[Script], list[Entry]]
 FOLDER = Path(__file__).parent
 
 
-_TO_KAFKA = "test_the_recording_is_what_kafka_answers"
+_TO_KAFKA = "test_the_recording_matches_kafkas_answers"
 _TO_BARNABAS = "test_barnabas_answers_as_kafka_does"
 
 _played_to_kafka = pytest.StashKey[frozenset[str]]()

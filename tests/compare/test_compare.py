@@ -41,7 +41,7 @@ def test_barnabas_answers_as_kafka_does(
 
 
 @pytest.mark.parametrize("script", _grouped(SCRIPTS))
-def test_the_recording_is_what_kafka_answers(script: Script, kafka_answers: Transcribe) -> None:
+def test_the_recording_matches_kafkas_answers(script: Script, kafka_answers: Transcribe) -> None:
     recorded = recordings.read(script.key)
     assert recorded is not None, f"nothing recorded for {script.key}; `python -m tests.compare record` does"
     found = differences(recorded, kafka_answers(script), names=("recorded", "Kafka"))

@@ -58,7 +58,7 @@ def test_lists_in_a_free_order_are_named_after_they_are_put_in_order() -> None:
     assert masked("DeleteTopics", one, fresh(), "s") == masked("DeleteTopics", other, fresh(), "s")
 
 
-def test_a_known_topic_may_not_come_behind_an_unknown_one() -> None:
+def test_a_known_topic_may_not_follow_an_unknown_one() -> None:
     known, unknown = {"name": "ours-a", "error_code": "0 NONE"}, {"name": "x", "error_code": "3 UNKNOWN"}
     right = masked("Metadata", {"topics": [known, unknown]}, fresh(), "s")
     assert right != masked("Metadata", {"topics": [unknown, known]}, fresh(), "s")
@@ -69,7 +69,9 @@ def test_topics_of_other_scripts_are_left_out() -> None:
     assert [t["name"] for t in masked("Metadata", {"topics": listed}, fresh(), "s")["topics"]] == ["ours-a"]
 
 
-def test_times_of_the_script_are_told_from_times_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_the_script_are_distinguished_from_times_of_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tests.compare.mask_actions.time", SimpleNamespace(time=lambda: START_MS / 1000))
     given = {
         f"t{i}": {"timestamp": at} for i, at in enumerate((START_MS, START_MS + 60_000, START_MS + 37, -1, 5))
@@ -116,7 +118,7 @@ def test_every_mask_and_every_difference_says_why() -> None:
 @pytest.mark.parametrize(
     "difference", DIFFERENCES, ids=lambda difference: f"{difference.script}: {difference.case}"
 )
-def test_each_difference_is_a_case_that_kafka_answers_otherwise(difference: Any) -> None:
+def test_kafka_answers_differently_for_each_listed_difference(difference: Any) -> None:
     recorded = recordings.read(difference.script)
     assert recorded is not None
     assert difference.case in {entry["case"] for entry in recorded}
@@ -128,7 +130,7 @@ def test_every_recording_belongs_to_a_script() -> None:
     assert recordings.recorded_families() == families
 
 
-def test_no_script_takes_the_topics_of_another_for_its_own() -> None:
+def test_no_script_mistakes_anothers_topics_for_its_own() -> None:
     scripts = [script for script in load_scripts().values() if not script.is_for_one_on_cluster]
     prefixes = sorted(script.prefix for script in scripts)
     begun_alike = [pair for pair in pairwise(prefixes) if pair[1].startswith(pair[0])]
@@ -136,7 +138,7 @@ def test_no_script_takes_the_topics_of_another_for_its_own() -> None:
 
 
 @pytest.mark.parametrize("pattern", LEFT_OUT)
-def test_what_is_left_out_of_clusters_is_there_for_one_broker_and_has_a_reason(pattern: str) -> None:
+def test_each_script_left_out_of_clusters_exists_and_has_a_reason(pattern: str) -> None:
     assert LEFT_OUT[pattern]
     assert any(fnmatchcase(name, pattern) for name in load_scripts())
 

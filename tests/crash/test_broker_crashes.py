@@ -204,7 +204,7 @@ def test_every_operation_has_a_point(points: dict[str, Counter[str]]) -> None:
     assert passed == set(OPERATIONS) - {"set_modified_ms", "read_into", "volume"}
 
 
-def test_the_points_are_those_of_what_a_broker_does(points: dict[str, Counter[str]]) -> None:
+def test_the_points_are_operations_of_a_broker(points: dict[str, Counter[str]]) -> None:
     everything = {point.removesuffix(AT_THE_STOP) for counts in points.values() for point in counts}
     for expected in (
         "append topic/*.log",

@@ -155,7 +155,7 @@ def check(log: PartitionLog, account: Account) -> None:
 
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_whose_disk_fails_once_keeps_what_it_acknowledged(
+def test_a_log_whose_disk_fails_once_keeps_its_acknowledged_records(
     tmp_path: Path, clean: bool, torn: bool
 ) -> None:
     path = tmp_path / "data"

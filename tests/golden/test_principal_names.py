@@ -116,7 +116,7 @@ def ours(rules: str, name: str) -> str:
         return "-"
 
 
-def test_names_and_rules_come_to_what_java_and_kafka_make_of_them(
+def test_names_and_rules_map_as_in_java_and_kafka(
     needs_kafka: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Path(__file__).parent / "java" / "PrincipalNames.java"

@@ -71,7 +71,9 @@ def made(name: str, bootstrap: str) -> bool:
 
 @pytest.mark.one_run_in(2)
 @pytest.mark.parametrize("controlled_by", ["4.4", BEFORE, "barnabas"])
-def test_ours_lists_what_kafkas_lists_beside_it(controlled_by: str, tmp_path: Path, stack: ExitStack) -> None:
+def test_our_broker_lists_the_versions_that_kafkas_lists(
+    controlled_by: str, tmp_path: Path, stack: ExitStack
+) -> None:
     theirs, ours = two_brokers(controlled_by, tmp_path, stack)
 
     def have_heard() -> bool:

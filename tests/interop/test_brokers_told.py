@@ -212,7 +212,9 @@ async def compare(node: Node, kafka: ApacheKafka) -> list[Any]:
     return ours(node)
 
 
-async def test_clients_are_told_what_kafkas_broker_tells_them(tmp_path: Path, kafka: ApacheKafka) -> None:
+async def test_clients_get_the_same_answers_from_ours_as_from_kafkas_broker(
+    tmp_path: Path, kafka: ApacheKafka
+) -> None:
     brokers = await registered(tmp_path, kafka)
     alive = brokers[0]
     image = alive.node.metadata.image

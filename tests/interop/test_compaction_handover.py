@@ -146,7 +146,7 @@ def test_they_take_turns_at_compacting_one_log(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.one_run_in(2)
 @pytest.mark.parametrize("first", ["barnabas", "kafka"])
-def test_one_goes_on_where_the_other_was_killed_amid_a_pass(tmp_path: Path, first: str) -> None:
+def test_either_broker_goes_on_where_the_other_was_killed_during_a_pass(tmp_path: Path, first: str) -> None:
     need_apache_kafka()
     second = "kafka" if first == "barnabas" else "barnabas"
     with Turns(tmp_path, {"log.cleaner.backoff.ms": "50", "log.cleaner.enable": "false"}) as turns:

@@ -89,7 +89,7 @@ def all_in_sync(asking: AdminClient) -> bool:
 
 
 @pytest.mark.one_run_in(2)
-def test_nothing_is_lost_doubled_or_out_of_order_whoever_is_killed(cluster: Cluster) -> None:
+def test_nothing_is_lost_doubled_or_reordered_whoever_is_killed(cluster: Cluster) -> None:
     asking = admin(cluster.bootstrap)
     waiting.until(lambda: all_are_there(asking), "all brokers are there", PATIENCE_S)
     assert {

@@ -413,7 +413,7 @@ def heard(ports: tuple[int, int], go: Callable[[Talk], None]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_tokens_are_what_they_are_with_kafka(name: str, both: Ports) -> None:
+def test_tokens_work_as_with_kafka(name: str, both: Ports) -> None:
     assert heard(both["ours"], SCENES[name]) == heard(both["kafka"], SCENES[name])
 
 

@@ -105,7 +105,7 @@ def told(path: Path) -> tuple[list[Any], int, bytes | None, list[tuple[int, int,
         *("static 4.3", "standalone 4.3", "initial-controllers 4.3", "broker 3.9", "levels 4.1"),
     ],
 )
-def test_what_is_written_is_kafkas_of_the_release(
+def test_the_format_is_the_releases(
     needs_kafka: Callable[..., str], tmp_path: Path, settings: dict[str, str], arguments: list[str]
 ) -> None:
     """A folder at a level of 4.3 or before is written as 4.3 writes it, which 4.4 reads as well."""
@@ -133,7 +133,7 @@ def test_what_is_written_is_kafkas_of_the_release(
 
 @pytest.mark.parametrize("formats", ["barnabas", "kafka"])
 @pytest.mark.parametrize("quorum", ["static", "standalone"])
-def test_each_starts_on_what_the_other_has_formatted(
+def test_each_broker_starts_on_the_others_formatted_folder(
     needs_kafka: Callable[..., str], tmp_path: Path, formats: str, quorum: str
 ) -> None:
     turns = Turns(tmp_path)

@@ -24,7 +24,7 @@ def test_kafka_writes_every_vector_as_it_is_kept_and_there_is_no_message_without
     assert remade(stored()) == stored()
 
 
-def test_vectors_of_a_message_that_has_none_are_made() -> None:
+def test_a_message_without_vectors_gets_some() -> None:
     kept = [line for line in stored() if json.loads(line)["message"] != "CreateTopicsRequest"]
     made = remade(kept)
     assert made[: len(kept)] == kept

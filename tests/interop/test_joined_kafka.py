@@ -127,7 +127,9 @@ def alter_settings_and_loggers(bootstrap: str) -> None:
     ]
 
 
-async def test_a_broker_of_another_cluster_is_told_that_it_is(kafka: ApacheKafka, tmp_path: Path) -> None:
+async def test_a_broker_of_another_cluster_is_refused_with_the_reason(
+    kafka: ApacheKafka, tmp_path: Path
+) -> None:
     """And not that it reaches nobody."""
     alone = await started(tmp_path / "theirs")
     cluster_id = alone.cluster_id

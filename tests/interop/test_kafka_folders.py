@@ -81,7 +81,7 @@ async def test_features_and_configs_are_kafkas(node: Server, found: dict[str, An
 
 
 @on_each_folder
-async def test_producer_ids_continue_behind_kafkas_block(node: Server, found: dict[str, Any]) -> None:
+async def test_producer_ids_continue_after_kafkas_block(node: Server, found: dict[str, Any]) -> None:
     with pytest.raises(NoProducerIdError):
         node.producer_ids.next()  # has a block asked for
     await asyncio.sleep(0)
@@ -128,7 +128,7 @@ async def test_this_node_leads_every_partition_in_a_later_epoch(node: Server, fo
 
 @pytest.mark.parametrize("name", [DOWN, KILL])
 @in_loop
-async def test_what_kafka_wrote_stays_byte_for_byte(tmp_path: Path, name: str) -> None:
+async def test_kafkas_files_stay_byte_for_byte(tmp_path: Path, name: str) -> None:
     data = kafka_folders.unpack(name, tmp_path)
     before = {path: path.read_bytes() for path in data.glob("*-*/*.log")}
     node = await started(data, now_ms=NOW_MS)
@@ -168,7 +168,7 @@ async def test_snapshots_below_the_log_and_leftovers_are_deleted_as_kafka_does(t
 
 
 @in_loop
-async def test_a_log_that_ends_before_its_newest_snapshot_begins_anew_behind_it(tmp_path: Path) -> None:
+async def test_a_log_that_ends_before_its_newest_snapshot_restarts_after_it(tmp_path: Path) -> None:
     data = kafka_folders.unpack(SNAPSHOT, tmp_path)
     folder = data / "__cluster_metadata-0"
     last = folder / "00000000000000000094.log"

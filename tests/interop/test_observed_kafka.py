@@ -46,9 +46,7 @@ async def create(kafka: ApacheKafka, *names: str) -> None:
         await asyncio.to_thread(each.result, PATIENCE_S)
 
 
-async def test_what_kafkas_controller_writes_is_had_by_an_observer(
-    tmp_path: Path, kafka: ApacheKafka
-) -> None:
+async def test_an_observer_gets_the_records_of_kafkas_controller(tmp_path: Path, kafka: ApacheKafka) -> None:
     node = Node(tmp_path, kafka)
     node.fetcher.start()
     await create(kafka, "before")
@@ -64,7 +62,7 @@ async def test_what_kafkas_controller_writes_is_had_by_an_observer(
     assert _is_the_same_log(node.metadata, kafka)
 
 
-async def test_who_comes_late_begins_with_a_snapshot_and_a_restart_goes_on_behind_it(
+async def test_a_late_observer_begins_with_a_snapshot_and_a_restart_continues_after_it(
     tmp_path: Path, kafka: ApacheKafka
 ) -> None:
     names = {f"more-{number}" for number in range(40)}

@@ -382,7 +382,7 @@ STUMBLES = {"scram_no_proof", "scram_proof_of_another_length"}
 
 
 @pytest.mark.parametrize("name", [name for name in CONVERSATIONS if name not in STUMBLES])
-def test_a_conversation_comes_to_what_it_comes_to_with_kafka(name: str, kafka: int, ours: int) -> None:
+def test_a_conversation_ends_as_with_kafka(name: str, kafka: int, ours: int) -> None:
     assert heard(ours, CONVERSATIONS[name]) == heard(kafka, CONVERSATIONS[name])
 
 

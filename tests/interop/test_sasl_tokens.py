@@ -288,7 +288,7 @@ def heard(port: int, *messages: bytes, works: bool = True) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_a_token_comes_to_what_it_comes_to_with_kafka(
+def test_a_token_is_judged_as_by_kafka(
     name: str, kafka: Mapping[str, int], ours: Mapping[str, int], issuer: TokenIssuer
 ) -> None:
     """What is refused is acknowledged, as clients do."""
@@ -331,7 +331,7 @@ MESSAGES: dict[str, tuple[bytes, ...]] = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_messages_come_to_what_they_come_to_with_kafka(
+def test_messages_are_answered_as_by_kafka(
     name: str, kafka: Mapping[str, int], ours: Mapping[str, int]
 ) -> None:
     answers = [heard(ports["UNSECURED"], *MESSAGES[name]) for ports in (ours, kafka)]
@@ -357,7 +357,7 @@ STUMBLES: dict[str, tuple[bytes, Any]] = {
 
 
 @pytest.mark.parametrize("name", STUMBLES)
-def test_what_kafka_stumbles_over(name: str, kafka: Mapping[str, int], ours: Mapping[str, int]) -> None:
+def test_inputs_that_make_kafka_stumble(name: str, kafka: Mapping[str, int], ours: Mapping[str, int]) -> None:
     message, answer = STUMBLES[name]
     assert heard(kafka["UNSECURED"], message, works=False)[-1] == "closed"
     told = heard(ours["UNSECURED"], message, works=False)[-1]
@@ -381,7 +381,7 @@ def again(port: int, *tokens: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("claims", [{}, {"sub": "bob"}, {"exp": 5}], ids=str)
-def test_who_signs_in_again_has_to_be_the_same(
+def test_signing_in_again_requires_the_same_user(
     claims: dict[str, Any], kafka: Mapping[str, int], ours: Mapping[str, int]
 ) -> None:
     tokens = (unsecured(), unsecured(**claims))

@@ -57,7 +57,7 @@ ANSWERS = (ACCEPT, RELEASE, REJECT, HELD, RELEASE, ACCEPT)
 
 
 @pytest.mark.timeout(600)
-def test_each_goes_on_with_what_the_other_delivered(tmp_path: Path) -> None:
+def test_each_broker_continues_with_the_others_deliveries(tmp_path: Path) -> None:
     need_apache_kafka()
     with Turns(tmp_path, SETTINGS) as turns:
         expected: dict[int, int] = {}

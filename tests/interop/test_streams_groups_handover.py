@@ -67,7 +67,7 @@ class Member:
 
 
 @pytest.mark.timeout(600)
-def test_each_goes_on_amid_the_others_reconciliation(tmp_path: Path) -> None:
+def test_each_broker_continues_the_others_reconciliation(tmp_path: Path) -> None:
     """With each turn a member joins, and the broker ends when another one has been told to give tasks up for it."""
     need_apache_kafka()
     with Turns(tmp_path, SETTINGS) as turns:

@@ -194,7 +194,7 @@ def test_confluent_kafka_is_let_in_alike(name: str, who: str | None, both: Both)
 
 
 @pytest.mark.parametrize("password", ["alice-secret", "wrong"])
-def test_who_signs_in_over_an_encrypted_connection(password: str, both: Both) -> None:
+def test_clients_sign_in_over_an_encrypted_connection(password: str, both: Both) -> None:
     sasl = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
     sasl["sasl.password"] = password
     ours, kafkas = (by_confluent(both, each["SIGNED_IN"], None, **sasl) for each in (both.ours, both.kafka))
@@ -231,6 +231,6 @@ def plaintext(port: int) -> bytes:
             return b""
 
 
-def test_who_speaks_plaintext_is_hung_up_on(both: Both) -> None:
+def test_a_plaintext_client_is_hung_up_on(both: Both) -> None:
     assert plaintext(both.ours["NOBODY"]) == b""
     assert plaintext(both.kafka["NOBODY"]) in (b"", b"\x15")  # an alert of TLS

@@ -205,7 +205,7 @@ def refuse_markers(operation: str, path: str, size: int) -> int | None:
 
 
 @pytest.mark.timeout(600)
-def test_each_finishes_what_the_other_began(tmp_path: Path) -> None:
+def test_each_broker_finishes_the_others_transactions(tmp_path: Path) -> None:
     need_apache_kafka()
     begun = Begun()
     with Turns(tmp_path, SETTINGS) as turns:
@@ -356,7 +356,7 @@ async def test_the_producer_that_a_killed_kafka_left_in_mid_transaction_commits_
 # --- what Kafka's tools say of the files --------------------------------------------------------------------
 
 
-def test_kafkas_dump_tool_decodes_the_transaction_log_and_what_lies_beside_the_data(tmp_path: Path) -> None:
+def test_kafkas_dump_tool_decodes_the_transaction_log_and_the_files_beside_the_data(tmp_path: Path) -> None:
     need_apache_kafka()
     begun = Begun()
     in_loop(begun.leave)(tmp_path)

@@ -135,7 +135,7 @@ async def test_an_acl_is_in_force_once_it_is_answered_until_it_is_deleted(node: 
     assert node.authorizer.allows(ALICE, READ, TOPIC, "orders")
 
 
-async def test_acls_are_there_after_a_restart_and_after_a_crash(tmp_path: Path) -> None:
+async def test_acls_survive_a_restart_and_a_crash(tmp_path: Path) -> None:
     node = await started(tmp_path, *SETTINGS)
     create(node, MINE, PREFIX, EVERYONES)
     await node.stop()
@@ -148,7 +148,7 @@ async def test_acls_are_there_after_a_restart_and_after_a_crash(tmp_path: Path) 
     assert node.authorizer.allows(ALICE, READ, TOPIC, "orders")
 
 
-async def test_what_is_there_already_or_comes_twice_is_written_once(node: Server) -> None:
+async def test_a_rule_that_exists_or_comes_twice_is_written_once(node: Server) -> None:
     assert create(node, MINE, MINE) == [(0, ""), (0, "")]
     end = node.metadata.log.log_end_offset
     assert create(node, MINE) == [(0, "")]
@@ -174,7 +174,9 @@ async def test_what_is_there_already_or_comes_twice_is_written_once(node: Server
         ({"resource_type_filter": 99}, set()),
     ],
 )
-async def test_a_filter_finds_what_it_means(node: Server, fields: dict[str, Any], meant: set[Acl]) -> None:
+async def test_a_filter_finds_the_matching_rules(
+    node: Server, fields: dict[str, Any], meant: set[Acl]
+) -> None:
     create(node, MINE, PREFIX, EVERYONES)
     assert found(node, **fields) == meant
 
@@ -201,7 +203,7 @@ async def test_a_filter_finds_what_it_means(node: Server, fields: dict[str, Any]
         (acl(host="10.0.0.0/33"), 42, "Invalid CIDR notation '10.0.0.0/33': "),
     ],
 )
-async def test_one_that_makes_no_sense_is_refused_and_the_others_are_made(
+async def test_a_nonsense_rule_is_refused_and_the_others_are_made(
     node: Server, wanted: Acl, error: int, message: str
 ) -> None:
     [good, (code, told)] = create(node, MINE, wanted)
@@ -219,7 +221,7 @@ async def test_ranges_of_hosts_need_the_level_of_kafka_4_4(tmp_path: Path) -> No
     ]
 
 
-async def test_whoever_may_not_alter_the_cluster_changes_nothing(node: Server) -> None:
+async def test_a_user_who_may_not_alter_the_cluster_changes_nothing(node: Server) -> None:
     assert create(node, MINE, by="alice") == [(31, "The request needs ALTER permission.")]
     create(node, MINE)
     [(error, gone)] = delete(node, DeleteAclsFilter(**asked()), by="alice")
@@ -229,7 +231,7 @@ async def test_whoever_may_not_alter_the_cluster_changes_nothing(node: Server) -
     assert (answer.error_code, answer.resources) == (31, [])
 
 
-async def test_each_filter_is_told_what_it_meets_and_an_unknown_one_that_it_is(node: Server) -> None:
+async def test_each_filter_is_answered_with_its_matches_and_an_unknown_one_as_unknown(node: Server) -> None:
     create(node, MINE, PREFIX)
     every, unknown = DeleteAclsFilter(**asked()), DeleteAclsFilter(**asked(operation=99))
     mine = DeleteAclsFilter(**asked(resource_name_filter="orders"))
@@ -245,14 +247,14 @@ async def test_each_filter_is_told_what_it_meets_and_an_unknown_one_that_it_is(n
         (describe_acls, DescribeAclsRequest(**asked(pattern_type_filter=0))),
     ],
 )
-async def test_at_the_code_for_what_is_not_known_the_connection_closes(
+async def test_at_the_code_for_unknown_the_connection_closes(
     node: Server, handler: Any, request_: Any
 ) -> None:
     with pytest.raises(CloseConnectionError, match="with the code UNKNOWN"):
         handled(node, handler, context(), request_)
 
 
-async def test_a_request_that_changes_too_many_changes_none(
+async def test_a_request_with_too_many_changes_makes_none(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(node, *(acl(name=f"t{number}") for number in range(4)))

@@ -57,7 +57,7 @@ async def test_an_election_without_time_is_refused_in_each_version(
 @pytest.mark.parametrize(
     ("topics", "timeout_ms", "echoed"), [([], 1000, True), (["a"], 0, True), (["a"], 1000, False)]
 )
-async def test_whether_the_number_of_replicas_may_change_is_echoed_only_where_it_was_looked_at(
+async def test_permission_to_change_the_replicas_is_echoed_only_if_it_was_read(
     tmp_path: Path, topics: list[str], timeout_ms: int, echoed: bool
 ) -> None:
     node = await started(tmp_path)

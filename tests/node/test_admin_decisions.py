@@ -77,7 +77,7 @@ def setting(kind: int, name: str, key: str, value: str | None) -> Message:
 # --- settings -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_set_becomes_a_record(image: ClusterImage, config: BrokerConfig) -> None:
+def test_a_set_value_becomes_a_record(image: ClusterImage, config: BrokerConfig) -> None:
     wanted = [Alteration("retention.ms", SET, "5"), Alteration("segment.ms", DELETE, None)]
 
     decided = config_decisions.altered(image, config, (TOPIC_RESOURCE, "t"), wanted)
@@ -85,7 +85,7 @@ def test_what_is_set_becomes_a_record(image: ClusterImage, config: BrokerConfig)
     assert decided == [setting(TOPIC_RESOURCE, "t", "retention.ms", "5")]
 
 
-def test_what_is_as_wanted_already_needs_no_record(image: ClusterImage, config: BrokerConfig) -> None:
+def test_a_value_that_is_already_set_needs_no_record(image: ClusterImage, config: BrokerConfig) -> None:
     apply(image, setting(TOPIC_RESOURCE, "t", "retention.ms", "5"))
 
     same = [Alteration("retention.ms", SET, "5")]
@@ -93,7 +93,7 @@ def test_what_is_as_wanted_already_needs_no_record(image: ClusterImage, config: 
     assert config_decisions.altered(image, config, (TOPIC_RESOURCE, "t"), same) == []
 
 
-def test_replacing_takes_away_what_is_not_named(image: ClusterImage, config: BrokerConfig) -> None:
+def test_replacing_removes_the_settings_not_named(image: ClusterImage, config: BrokerConfig) -> None:
     apply(image, setting(GROUP_RESOURCE, "g", "consumer.session.timeout.ms", "50000"))
 
     decided = config_decisions.replaced(
@@ -134,7 +134,7 @@ def test_replacing_a_brokers_settings_writes_those_that_stay_too(
     ]
 
 
-def test_another_number_in_sync_clears_who_is_eligible(image: ClusterImage) -> None:
+def test_another_min_insync_replicas_clears_the_eligible_replicas(image: ClusterImage) -> None:
     decided = [
         setting(TOPIC_RESOURCE, "t", "min.insync.replicas", "2"),
         setting(BROKER_RESOURCE, "", "min.insync.replicas", "2"),
@@ -274,7 +274,7 @@ def elected(image: ClusterImage, topic: str, index: int, kind: int) -> Sequence[
     return decided.records
 
 
-def test_who_leads_as_preferred_needs_no_election(image: ClusterImage) -> None:
+def test_a_preferred_leader_needs_no_election(image: ClusterImage) -> None:
     for kind in (PREFERRED, UNCLEAN):
         assert refusal_of_election(image, "t", 0, kind) is Error.ELECTION_NOT_NEEDED
         assert refusal_of_election(image, "t", 1, kind) is Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -292,7 +292,7 @@ def test_a_partition_without_a_leader_gets_one(image: ClusterImage) -> None:
 
 
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
-def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> None:
+def test_an_election_clears_the_eligible_replicas(image: ClusterImage, kind: int) -> None:
     apply(image, *take_leadership_away(image, NODE))
     partition = image.topics["t"].partitions[0]
     assert (partition.isr, partition.elr, partition.last_known_elr) == ([], [NODE], [NODE])
@@ -306,7 +306,7 @@ def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> 
     assert (partition.elr, partition.last_known_elr) == ([], [])
 
 
-def test_a_start_clears_who_was_eligible(image: ClusterImage) -> None:
+def test_a_start_clears_the_eligible_replicas(image: ClusterImage) -> None:
     apply(image, *take_leadership_away(image, NODE))
     apply(image, *elect(image, NODE, [DIRECTORY]))
     partition = image.topics["t"].partitions[0]
@@ -344,7 +344,7 @@ def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = 
     ("topic", "index", "message"),
     [("nowhere", 0, "No such topic as nowhere"), ("t", 9, "No such partition as t-9")],
 )
-def test_it_is_told_whether_the_topic_or_the_partition_is_missing(
+def test_the_answer_says_whether_the_topic_or_the_partition_is_missing(
     image: ClusterImage, topic: str, index: int, message: str
 ) -> None:
     with pytest.raises(KafkaError) as refused:
@@ -373,7 +373,7 @@ def test_a_reassignment_that_cannot_be_is_refused(
     assert refused.value.error is error
 
 
-def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here_once_that_is_in_sync(
+def test_a_partition_with_more_replicas_shrinks_to_the_one_here_once_that_is_in_sync(
     image: ClusterImage,
 ) -> None:
     wide = records.PartitionChangeRecord(

@@ -94,7 +94,7 @@ def answer_to(keys: Iterable[Key], error: Error = Error.NONE, recovery: int = 0)
     )
 
 
-def test_what_is_asked_for_names_the_broker_and_each_members_epoch() -> None:
+def test_a_request_names_the_broker_and_each_members_epoch() -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     assert leaders.channel.request == AlterPartitionRequest(
@@ -124,7 +124,7 @@ def test_what_is_asked_for_names_the_broker_and_each_members_epoch() -> None:
     assert not leaders.channel.is_busy
 
 
-def test_what_comes_up_meanwhile_goes_together_with_the_next_request() -> None:
+def test_wishes_made_during_a_request_go_together_in_the_next() -> None:
     leaders = Leaders()
     for key in [(ORDERS, 0), (LINES, 0), (ORDERS, 1), (LINES, 1)]:
         leaders.submit(*key)
@@ -136,7 +136,7 @@ def test_what_comes_up_meanwhile_goes_together_with_the_next_request() -> None:
     assert [key for key, _ in leaders.told] == [(ORDERS, 0), (LINES, 0), (ORDERS, 1), (LINES, 1)]
 
 
-def test_of_one_partition_there_is_one_wish_at_a_time() -> None:
+def test_a_partition_has_one_wish_at_a_time() -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     leaders.submit(ORDERS, 0)
@@ -147,7 +147,7 @@ def test_of_one_partition_there_is_one_wish_at_a_time() -> None:
     assert leaders.asked() == [(ORDERS, 0)]
 
 
-def test_whoever_is_told_may_ask_for_more_and_all_of_that_goes_together() -> None:
+def test_a_callback_may_wish_more_and_all_such_wishes_go_together() -> None:
     leaders = Leaders()
     for index in range(3):
         leaders.submit(ORDERS, index, then=lambda index=index: leaders.submit(LINES, index))  # type: ignore[misc]
@@ -167,7 +167,7 @@ def test_whoever_is_told_may_ask_for_more_and_all_of_that_goes_together() -> Non
         Error.UNKNOWN_TOPIC_ID,
     ],
 )
-def test_a_refused_wish_is_told_and_another_may_follow(error: Error) -> None:
+def test_a_refused_wish_calls_back_and_another_may_follow(error: Error) -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     leaders.channel.answer(answer_to([(ORDERS, 0)], error))
@@ -194,7 +194,7 @@ def test_a_state_of_recovery_that_there_is_not_is_an_error() -> None:
         KafkaError(Error.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_refused_request_is_sent_again_with_what_came_meanwhile(
+def test_a_refused_request_is_sent_again_with_the_wishes_made_meanwhile(
     refusal: AlterPartitionResponse | KafkaError,
 ) -> None:
     leaders = Leaders()
@@ -223,7 +223,7 @@ def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
 
 
 @pytest.mark.limit("broker.peers.alter_partition_manager.MOST_PARTITIONS_PER_REQUEST")
-def test_a_request_has_so_many_partitions_and_the_next_one_the_others() -> None:
+def test_a_request_has_a_limit_of_partitions_and_the_next_one_has_the_rest() -> None:
     leaders = Leaders()
     leaders.submit(LINES, 0)
     for index in range(MOST_PARTITIONS_PER_REQUEST + 2):
@@ -237,7 +237,7 @@ def test_a_request_has_so_many_partitions_and_the_next_one_the_others() -> None:
     ]
 
 
-def test_a_callback_that_fails_keeps_nobody_else_from_being_told() -> None:
+def test_a_callback_that_fails_does_not_keep_others_from_being_called() -> None:
     leaders = Leaders()
     leaders.submit(LINES, 0)
 
@@ -254,7 +254,7 @@ def test_a_callback_that_fails_keeps_nobody_else_from_being_told() -> None:
 
 
 @pytest.mark.parametrize("when", ["asked", "waiting"])
-def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
+def test_after_a_stop_no_callback_is_called_and_nothing_is_asked(when: str) -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     if when == "waiting":
@@ -267,7 +267,7 @@ def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
     assert leaders.told == []
 
 
-def test_who_stops_it_while_being_told_is_the_last() -> None:
+def test_no_callback_follows_the_one_that_stops_the_manager() -> None:
     leaders = Leaders()
     leaders.submit(LINES, 0)
     leaders.submit(ORDERS, 0, then=leaders.manager.stop)
@@ -279,7 +279,7 @@ def test_who_stops_it_while_being_told_is_the_last() -> None:
     assert leaders.timers.waiting == []
 
 
-def test_what_too_little_memory_keeps_from_being_asked_may_be_asked_again(
+def test_a_wish_that_lacked_memory_may_be_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leaders = Leaders()

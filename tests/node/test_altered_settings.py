@@ -111,7 +111,7 @@ async def test_a_topics_setting_reaches_its_log_and_its_checks(node: Server) -> 
     assert log.config.segment_ms == 604_800_000
 
 
-async def test_nothing_is_altered_where_one_setting_is_bad(node: Server) -> None:
+async def test_one_bad_setting_prevents_all_alterations(node: Server) -> None:
     log = create(node, "t")
 
     assert alter(node, TOPIC, "t", ("flush.ms", SET, "5"), ("segment.ms", SET, "x")) is Error.INVALID_CONFIG
@@ -120,7 +120,7 @@ async def test_nothing_is_altered_where_one_setting_is_bad(node: Server) -> None
     assert node.metadata.image.config_of_topic("t") == {}
 
 
-async def test_nothing_is_altered_where_it_is_only_validated(node: Server) -> None:
+async def test_a_mere_validation_alters_nothing(node: Server) -> None:
     create(node, "t")
     end = node.metadata.next_offset
     configs = [AlterableConfig(name="retention.ms", value="5")]
@@ -133,7 +133,7 @@ async def test_nothing_is_altered_where_it_is_only_validated(node: Server) -> No
     assert node.metadata.next_offset == end
 
 
-async def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(node: Server) -> None:
+async def test_a_brokers_setting_reaches_topics_without_one_of_their_own(node: Server) -> None:
     inheriting, own = create(node, "a"), create(node, "b")
     alter(node, TOPIC, "b", ("retention.ms", SET, "5"))
 
@@ -177,7 +177,7 @@ async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> Non
     assert refusal.error is Error.INVALID_REPLICA_ASSIGNMENT
 
 
-async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
+async def test_a_restart_finds_the_altered_settings(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "t")
     alter(node, TOPIC, "t", ("retention.ms", SET, "5"))
@@ -190,7 +190,7 @@ async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 3_000_000)
 
 
-async def test_a_start_is_not_locked_out_by_what_an_older_broker_let_through(
+async def test_settings_that_an_older_broker_accepted_do_not_prevent_a_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await started(tmp_path)
@@ -225,7 +225,7 @@ async def test_a_shorter_retention_takes_old_segments_at_the_next_run(node: Serv
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
 
 
-async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(node: Server) -> None:
+async def test_a_smaller_retention_takes_the_excess_at_the_next_run(node: Server) -> None:
     log = create(node, "t")
     for _ in range(4):
         append(node, "t", 1000)
@@ -239,7 +239,7 @@ async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(node: 
 
 @pytest.mark.limit("storage.log.removal.MOST_DELETED_AT_ONCE")
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_of_many_segments_a_hundred_go_in_each_turn_of_the_loop(node: Server, policy: str) -> None:
+async def test_each_turn_of_the_loop_deletes_a_hundred_of_many_segments(node: Server, policy: str) -> None:
     log = create(node, "t")
     alter(node, TOPIC, "t", ("cleanup.policy", SET, policy))
     count = 2 * MOST_DELETED_AT_ONCE + 10
@@ -310,7 +310,7 @@ async def test_a_start_after_a_kill_begins_where_records_were_deleted(tmp_path: 
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
 
 
-async def test_who_deletes_records_all_the_time_has_log_starts_written_once_in_a_while(
+async def test_constant_deletion_of_records_writes_log_starts_only_once_in_a_while(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_writer, "REST_MS", HOUR_MS)
@@ -367,7 +367,7 @@ def test_a_loggers_level_is_set_and_given_back() -> None:
         (Alteration("root", 4, "INFO"), Error.INVALID_REQUEST),
     ],
 )
-def test_a_logger_is_not_altered_where_that_makes_no_sense(alteration: Alteration, error: Error) -> None:
+def test_an_impossible_alteration_of_a_logger_is_refused(alteration: Alteration, error: Error) -> None:
     with pytest.raises(KafkaError) as refused:
         logger_levels.check_alterations([alteration])
     assert refused.value.error is error

@@ -65,7 +65,7 @@ def test_a_size_alone_takes_no_memory_and_a_large_buffer_is_let_go() -> None:
 
 @pytest.mark.limit("broker.peers.peer.MOST_ANSWER_BYTES")
 @pytest.mark.parametrize("size", [-1, 0, 3, 1001])
-def test_a_size_that_makes_no_sense_is_none(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nonsense_size_is_invalid(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_frames, "MOST_ANSWER_BYTES", 1000)
     frames = AnswerFrames()
     frames.room()[:4] = size.to_bytes(4, "big", signed=True)

@@ -32,7 +32,7 @@ def test_unread_answers_have_a_bound(schedule: Schedule) -> None:
     assert Memory.of(schedule, 100 * MIB, 300 * MIB).answers.most_bytes == MOST_UNREAD_BYTES == 256 * MIB
 
 
-def test_while_too_much_is_unread_nobody_is_served(schedule: Schedule) -> None:
+def test_while_too_much_is_unread_no_connection_is_served(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB, unread_bytes=900_000)
     slow = unread(schedule, memory, 1)
     assert memory.answers.held_bytes == 500_000
@@ -52,7 +52,7 @@ def test_while_too_much_is_unread_nobody_is_served(schedule: Schedule) -> None:
     assert not schedule.pending()
 
 
-def test_who_reads_nothing_that_others_wait_for_is_closed(
+def test_a_connection_that_reads_nothing_while_others_wait_is_closed(
     schedule: Schedule, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -70,7 +70,7 @@ def test_who_reads_nothing_that_others_wait_for_is_closed(
     assert not schedule.pending()
 
 
-def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Schedule) -> None:
+def test_a_connection_lost_while_it_waits_is_not_served_again(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB, unread_bytes=400_000)
     slow = unread(schedule, memory, 1)
     waiting = Client(schedule, memory).send(frame(b"one"))
@@ -82,7 +82,7 @@ def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Sc
     assert not schedule.pending()
 
 
-def test_an_answer_behind_unread_ones_is_counted(schedule: Schedule) -> None:
+def test_an_answer_queued_after_unread_ones_is_counted(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB)
     client = Client(schedule, memory)
     client.transport.protocol = client.connection

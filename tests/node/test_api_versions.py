@@ -53,7 +53,7 @@ async def test_kraft_version_is_finalized_where_the_voters_stand_in_the_log(
         (None, -2, Error.INVALID_REQUEST),
     ],
 )
-async def test_a_client_that_means_another_node_is_told_to_bootstrap_anew(
+async def test_a_client_that_means_another_node_has_to_bootstrap_again(
     tmp_path: Path, listener: str, cluster: str | None, node_id: int, expected: Error
 ) -> None:
     """See KIP-1242. A controller never answers REBOOTSTRAP_REQUIRED: nodes ask it, and are sure of it."""

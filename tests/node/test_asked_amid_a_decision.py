@@ -55,7 +55,7 @@ def errors(request: Request, answer: Later[Any]) -> dict[str, str]:
 NO_LEADER = "5 LEADER_NOT_AVAILABLE"
 
 
-async def test_a_topic_that_is_asked_for_is_created_once_and_told_of_when_it_is_there(node: Server) -> None:
+async def test_a_topic_requested_by_several_is_created_once_and_reported_when_it_exists(node: Server) -> None:
     begin_long_decision(node)
     request = topics("a")
     answers = [begin(node, request) for _ in range(3)]
@@ -65,7 +65,7 @@ async def test_a_topic_that_is_asked_for_is_created_once_and_told_of_when_it_is_
     assert "a" in node.metadata.image.topics
 
 
-async def test_who_asks_for_some_that_are_under_way_and_others_waits_for_all(node: Server) -> None:
+async def test_a_request_for_topics_partly_in_creation_waits_for_all(node: Server) -> None:
     begin_long_decision(node)
     request = topics("b", "c", "a", "d", "e/f")
     first, second = begin(node, topics("a")), begin(node, topics("b"))
@@ -79,7 +79,7 @@ async def test_who_asks_for_some_that_are_under_way_and_others_waits_for_all(nod
 
 
 @pytest.mark.parametrize("key_type", [find_coordinator.GROUP, find_coordinator.TRANSACTION])
-async def test_a_coordinator_is_found_once_its_topic_is_there(node: Server, key_type: int) -> None:
+async def test_a_coordinator_is_found_once_its_topic_exists(node: Server, key_type: int) -> None:
     begin_long_decision(node)
     request = coordinator(key_type)
     answers = [begin(node, request) for _ in range(3)]
@@ -92,7 +92,7 @@ async def test_a_coordinator_is_found_once_its_topic_is_there(node: Server, key_
 @pytest.mark.parametrize(
     "request_", [topics("a"), coordinator(find_coordinator.GROUP)], ids=["topic", "group"]
 )
-async def test_an_error_of_ours_in_an_automatic_creation_is_told_to_all_that_wait(
+async def test_an_error_of_ours_in_an_automatic_creation_reaches_all_waiters(
     node: Server, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_long_decision(node)
@@ -125,7 +125,7 @@ async def test_a_creation_that_all_have_given_up_is_taken_back(node: Server) -> 
     assert {"b", "c"} == node.metadata.image.topics.keys()
 
 
-async def test_whoever_hangs_up_leaves_nothing_behind_that_waits_for_the_controller(node: Server) -> None:
+async def test_a_client_that_hangs_up_leaves_nothing_waiting_for_the_controller(node: Server) -> None:
     """So at most one request of each connection waits."""
     for name in ("a", "b", "c"):
         asked(node, topics(name))

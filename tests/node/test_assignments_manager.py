@@ -94,7 +94,7 @@ class Broker:
         )
 
 
-def test_what_comes_in_a_tenth_of_a_second_goes_together() -> None:
+def test_assignments_within_a_tenth_of_a_second_go_together() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     broker.timers.now_s += 0.05
@@ -133,7 +133,7 @@ def test_what_comes_in_a_tenth_of_a_second_goes_together() -> None:
     assert broker.timers.waiting == []
 
 
-def test_what_comes_while_one_request_is_on_its_way_goes_with_the_next() -> None:
+def test_assignments_made_during_a_request_go_with_the_next() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     broker.timers.next()
@@ -145,7 +145,7 @@ def test_what_comes_while_one_request_is_on_its_way_goes_with_the_next() -> None
     assert broker.asked() == [(FAST, (ORDERS, 1))]
 
 
-def test_of_two_assignments_of_a_replica_the_later_one_counts() -> None:
+def test_the_later_of_two_assignments_of_a_replica_counts() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0, FAST)
     broker.assign(ORDERS, 0, LARGE)
@@ -188,7 +188,7 @@ def test_a_request_that_failed_is_sent_again_ever_later(
     assert broker.timers.next() == GATHERING_MS
 
 
-def test_what_is_refused_or_left_out_is_asked_again() -> None:
+def test_refused_or_omitted_assignments_are_sent_again() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     broker.timers.next()
@@ -200,7 +200,7 @@ def test_what_is_refused_or_left_out_is_asked_again() -> None:
     assert broker.known == [(ORDERS, 0)]
 
 
-def test_an_answer_about_what_was_not_asked_changes_nothing() -> None:
+def test_an_answer_about_unasked_partitions_changes_nothing() -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     broker.timers.next()
@@ -222,7 +222,7 @@ def test_an_answer_about_what_was_not_asked_changes_nothing() -> None:
     assert broker.manager.pending == 1
 
 
-def test_what_is_gone_by_now_is_left_out() -> None:
+def test_replicas_that_are_gone_by_now_are_left_out() -> None:
     broker = Broker()
     broker.image.apply(PartitionRecord(partition_id=8, topic_id=ORDERS, replicas=[OTHERS]))
     for topic_id, index in [(ORDERS, 8), (ORDERS, 9), (LINES, 0), (bytes(15) + b"\x09", 0)]:
@@ -235,7 +235,7 @@ def test_what_is_gone_by_now_is_left_out() -> None:
 
 
 @pytest.mark.limit("broker.peers.assignments_manager.MAX_ASSIGNMENTS_PER_REQUEST")
-def test_a_request_has_so_many_and_the_next_one_follows_at_once() -> None:
+def test_a_request_has_a_limit_and_the_next_one_follows_at_once() -> None:
     broker = Broker(MAX_ASSIGNMENTS_PER_REQUEST + 1)
     for topic_id in (ORDERS, LINES):
         for index in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
@@ -250,7 +250,7 @@ def test_a_request_has_so_many_and_the_next_one_follows_at_once() -> None:
     assert broker.asked() == [(FAST, (LINES, index)) for index in range(2_249, 2_251)]
 
 
-def test_a_request_of_nothing_but_what_is_gone_isnt_sent_and_the_rest_follows() -> None:
+def test_a_request_about_nothing_but_gone_replicas_is_skipped_and_the_rest_follows() -> None:
     broker = Broker()
     for index in range(3, MAX_ASSIGNMENTS_PER_REQUEST + 3):
         broker.assign(ORDERS, index)  # there are three
@@ -277,7 +277,7 @@ def test_a_callback_that_fails_keeps_no_other_replica_from_being_known() -> None
 
 
 @pytest.mark.parametrize("when", ["gathering", "asked", "failed"])
-def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
+def test_after_a_stop_no_callback_is_called_and_nothing_is_asked(when: str) -> None:
     broker = Broker()
     broker.assign(ORDERS, 0)
     if when != "gathering":
@@ -291,7 +291,7 @@ def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
     assert (broker.known, broker.manager.pending) == ([], 0)
 
 
-def test_who_stops_it_while_being_told_is_the_last() -> None:
+def test_no_callback_follows_the_one_that_stops_the_manager() -> None:
     broker = Broker()
     broker.manager.assign((ORDERS, 0), FAST).when_answered(broker.manager.stop)
     broker.assign(ORDERS, 1)

@@ -55,7 +55,7 @@ SHAKE, METADATA = (SaslHandshakeRequest(mechanism="PLAIN"), 1), (MetadataRequest
         ([(ApiVersionsRequest(), 0), (ApiVersionsRequest(), 0)], 1),
     ],
 )
-async def test_what_stands_behind_a_failure_is_not_served(
+async def test_requests_after_a_failure_are_not_served(
     requests: list[Any], answered: int, tmp_path: Path
 ) -> None:
     """All requests come in one piece. If Metadata comes between tokens, the answer says nothing about the cluster."""
@@ -81,7 +81,7 @@ async def test_what_stands_behind_a_failure_is_not_served(
 # --- TLS that is cut off, older, or none -----------------------------------------------------------------------------
 
 
-async def test_a_request_whose_end_was_cut_off_by_somebody_between_is_not_served(tmp_path: Path) -> None:
+async def test_a_request_truncated_by_a_middleman_is_not_served(tmp_path: Path) -> None:
     """TCP ends amid a frame, without an end of TLS. The broker looks at nothing of the frame."""
     node = await node_of(tmp_path, OURS)
     reader, writer = await asyncio.open_connection(
@@ -98,7 +98,7 @@ async def test_a_request_whose_end_was_cut_off_by_somebody_between_is_not_served
     assert await asked(node, client_context(OURS)) == Error.NONE.to_bytes(2)
 
 
-async def test_nobody_is_brought_down_to_an_older_protocol(tmp_path: Path) -> None:
+async def test_no_client_is_downgraded_to_an_older_protocol(tmp_path: Path) -> None:
     """A client that offers only TLS 1.0 and 1.1 shares no version with the broker, even if somebody in between removed
     the newer ones."""
     node = await node_of(tmp_path, OURS)
@@ -161,7 +161,7 @@ def test_names_are_compared_letter_by_letter(
 
 
 @pytest.mark.parametrize("who", ["User:admin,User:mallory", "User:admin;", "user:admin", "User:admin\n"])
-def test_nobody_is_a_super_user_by_a_name_that_resembles_one(who: str) -> None:
+def test_a_name_that_resembles_a_super_user_is_not_one(who: str) -> None:
     other = acl("User:other", PatternType.LITERAL, "x")
     assert allowed(other, "User:admin", "x", super_users=("User:admin",))
     assert not allowed(other, who, "x", super_users=("User:admin",))
@@ -177,7 +177,7 @@ def subject(common_name: str) -> str:
     return name_text(der(0x30, der(0x31, der(0x30, pair))))
 
 
-def test_a_name_within_a_name_of_a_certificate_makes_nobody_else() -> None:
+def test_a_name_inside_a_certificates_name_does_not_change_the_user() -> None:
     """A comma within a value is escaped, so a value that contains CN=admin doesn't make its owner the admin."""
     name = subject("mallory,CN=admin,OU=Ops")
     assert name == r"CN=mallory\,CN\=admin\,OU\=Ops"
@@ -214,7 +214,7 @@ async def test_a_user_a_mechanism_and_a_client_that_have_line_ends_forge_no_line
         assert line.isprintable(), line
 
 
-async def test_what_is_denied_forges_no_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_denied_name_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
         assert not allowed(acl("User:a", PatternType.LITERAL, "x"), f"User:{FORGED}", FORGED)
     [line] = lines(caplog)
@@ -224,7 +224,7 @@ async def test_what_is_denied_forges_no_line(caplog: pytest.LogCaptureFixture) -
 # --- too many from one address ---------------------------------------------------------------------------------------
 
 
-async def test_who_has_not_shaken_hands_counts_among_the_connections_of_its_address(tmp_path: Path) -> None:
+async def test_connections_before_their_handshake_count_for_their_address(tmp_path: Path) -> None:
     """`max.connections.per.ip` counts connections whose handshake isn't finished, too."""
     node = await node_of(tmp_path, OURS, max_connections_per_ip="3")
     port = node.listeners["A"].port

@@ -86,7 +86,7 @@ DIRECTORIES = [{"path": "/nowhere", "topics": [{"name": "t", "partitions": [0]}]
         (describe_log_dirs, 35, 4, Operation.DESCRIBE, {"topics": None}),
     ],
 )
-async def test_what_concerns_the_cluster_is_refused_before_it_is_looked_at(
+async def test_requests_about_the_cluster_are_authorized_before_they_are_examined(
     tmp_path: Path,
     handler: ModuleType,
     key: int,
@@ -112,7 +112,7 @@ async def test_a_request_that_the_controller_refuses_as_a_whole_says_which_permi
     assert refused.error_message == "The request needs ALTER permission."
 
 
-async def test_a_refused_move_of_partitions_is_told_of_each_of_them(tmp_path: Path) -> None:
+async def test_a_refused_move_is_answered_for_each_partition(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "t")
     authorizer.deny(Operation.ALTER, CLUSTER)
     (moved,) = ask(node, alter_replica_log_dirs, 34, 2, {"dirs": DIRECTORIES}).results
@@ -128,7 +128,7 @@ def creation(*names: str) -> dict[str, Any]:
     return {"topics": topics, "timeout_ms": 1000}
 
 
-async def test_who_may_not_create_on_the_cluster_may_create_topics_that_he_has_a_right_to(
+async def test_users_without_create_on_the_cluster_may_create_topics_that_they_have_a_right_to(
     tmp_path: Path,
 ) -> None:
     node, authorizer = await guarded(tmp_path)
@@ -146,7 +146,9 @@ async def test_who_may_not_create_on_the_cluster_may_create_topics_that_he_has_a
     assert Asked(Operation.CREATE, TOPIC, "twice") not in authorizer.asked
 
 
-async def test_the_settings_of_a_new_topic_are_kept_from_who_may_not_see_them(tmp_path: Path) -> None:
+async def test_the_settings_of_a_new_topic_are_hidden_from_users_without_the_right_to_see_them(
+    tmp_path: Path,
+) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE_CONFIGS, TOPIC, "a")
     a, b = ask(node, create_topics, 19, 7, creation("a", "b")).topics
@@ -167,7 +169,7 @@ def deletion(*names: str, ids: tuple[bytes, ...] = ()) -> dict[str, Any]:
     return {"topics": named + by_id, "timeout_ms": 1000}
 
 
-async def test_a_topic_that_may_not_be_described_is_not_said_to_be_missing(tmp_path: Path) -> None:
+async def test_a_topic_that_may_not_be_described_is_not_reported_missing(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "ours", "seen", "hidden")
     authorizer.deny(Operation.DELETE, CLUSTER).deny(Operation.DELETE, TOPIC, "seen")
     for name in ("hidden", "none"):
@@ -183,7 +185,7 @@ async def test_a_topic_that_may_not_be_described_is_not_said_to_be_missing(tmp_p
     assert [*node.metadata.image.topics] == ["seen", "hidden"]
 
 
-async def test_an_id_is_named_only_to_who_may_describe_its_topic(tmp_path: Path) -> None:
+async def test_an_id_is_named_only_to_users_who_may_describe_its_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "seen", "hidden")
     ids = {name: node.metadata.image.topics[name].topic_id for name in ("seen", "hidden")}
     authorizer.deny(Operation.DELETE, CLUSTER).deny(Operation.DELETE, TOPIC)
@@ -195,7 +197,7 @@ async def test_an_id_is_named_only_to_who_may_describe_its_topic(tmp_path: Path)
     }
 
 
-async def test_with_the_right_on_the_cluster_topics_are_deleted_without_a_right_on_each(
+async def test_the_right_on_the_cluster_permits_deleting_every_topic(
     tmp_path: Path,
 ) -> None:
     node, authorizer = await guarded(tmp_path, "t")
@@ -254,7 +256,7 @@ RESOURCES = [
 
 @pytest.mark.parametrize(("kind", "name", "setting", "asked", "denied"), RESOURCES)
 @pytest.mark.parametrize("incremental", [True, False])
-async def test_settings_are_altered_by_who_may(
+async def test_altering_settings_needs_the_right_to(
     tmp_path: Path,
     incremental: bool,
     kind: int,
@@ -286,7 +288,7 @@ async def test_settings_are_altered_by_who_may(
     ],
 )
 @pytest.mark.parametrize("incremental", [True, False])
-async def test_a_broker_asks_who_may_alter_its_settings_before_it_looks_at_them(
+async def test_a_broker_authorizes_an_alteration_before_it_examines_it(
     tmp_path: Path, of: tuple[str, tuple[str, str]], incremental: bool
 ) -> None:
     node, authorizer = await guarded(tmp_path)
@@ -298,7 +300,7 @@ async def test_a_broker_asks_who_may_alter_its_settings_before_it_looks_at_them(
     assert result.error_code == DENIED_CLUSTER
 
 
-async def test_a_request_that_makes_no_sense_is_refused_to_everybody(tmp_path: Path) -> None:
+async def test_a_nonsense_request_is_refused_to_everybody(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
     twice = resource(BROKER_CONFIG, "", ("log.retention.ms", "5"), ("log.retention.ms", "6"))
@@ -308,7 +310,7 @@ async def test_a_request_that_makes_no_sense_is_refused_to_everybody(tmp_path: P
     assert result.error_code == Error.INVALID_REQUEST
 
 
-async def test_loggers_are_set_by_who_may_alter_the_clusters_settings(tmp_path: Path) -> None:
+async def test_setting_loggers_needs_the_right_to_alter_the_clusters_settings(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
     fields = {"resources": [resource(LOGGER_CONFIG, "7", ("nobody", "INFO"))], "validate_only": True}

@@ -123,7 +123,7 @@ async def test_a_follower_needs_the_clusters_action_and_nothing_of_topics(tmp_pa
     crash(node)
 
 
-async def test_offsets_are_told_to_those_who_may_describe_the_topic(tmp_path: Path) -> None:
+async def test_offsets_are_given_to_users_who_may_describe_the_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
     topics = [
@@ -138,7 +138,7 @@ async def test_offsets_are_told_to_those_who_may_describe_the_topic(tmp_path: Pa
     crash(node)
 
 
-async def test_ends_of_epochs_are_told_to_brokers_and_to_those_who_may_describe(tmp_path: Path) -> None:
+async def test_ends_of_epochs_are_given_to_brokers_and_to_users_who_may_describe(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
     topics = [
@@ -154,7 +154,7 @@ async def test_ends_of_epochs_are_told_to_brokers_and_to_those_who_may_describe(
     crash(node)
 
 
-async def test_records_are_deleted_by_those_who_may(tmp_path: Path) -> None:
+async def test_deleting_records_needs_the_right_to(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DELETE, TOPIC, "secret")
     topics = [
@@ -170,7 +170,7 @@ async def test_records_are_deleted_by_those_who_may(tmp_path: Path) -> None:
     crash(node)
 
 
-async def test_producers_are_described_to_those_who_may_read(tmp_path: Path) -> None:
+async def test_describing_producers_needs_the_right_to_read(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.READ, TOPIC)
     topics = [DescribeProducersTopic(name=name, partition_indexes=[0]) for name in ("open", "none", "?")]

@@ -38,7 +38,7 @@ async def test_a_topic_that_the_member_may_not_describe_is_not_matched(node: Ser
     assert asked == {"t1", "t2"}
 
 
-async def test_who_may_describe_none_of_them_subscribes_to_nothing(node: Server) -> None:
+async def test_a_member_that_may_describe_no_match_subscribes_to_nothing(node: Server) -> None:
     create(node, ("t1", 1))
     await Client(Straight(node)).answer(FindCoordinatorRequest(key="g"), 3)
     node.authorizer = DenyingAuthorizer().deny(DESCRIBE, TOPIC)

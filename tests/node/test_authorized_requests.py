@@ -133,7 +133,7 @@ def topics_of(response: Any) -> list[tuple[int, str | None]]:
         ),
     ],
 )
-async def test_what_the_cluster_is_asked_for_needs_its_permission(
+async def test_requests_about_the_cluster_need_its_permission(
     tmp_path: Path, module: ModuleType, operation: Operation, version: int, request_: Any
 ) -> None:
     node, authorizer = await guarded(tmp_path)
@@ -150,14 +150,14 @@ async def test_what_the_cluster_is_asked_for_needs_its_permission(
     assert node.metadata.next_offset == before
 
 
-async def test_all_topics_are_those_that_a_client_may_describe(tmp_path: Path) -> None:
+async def test_listing_all_topics_shows_those_that_the_client_may_describe(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "mine", "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
     response = ask(node, metadata, 12, MetadataRequest(topics=None))
     assert topics_of(response) == [(Error.NONE, "mine")]
 
 
-async def test_a_name_that_may_not_be_described_tells_not_whether_it_is_there(tmp_path: Path) -> None:
+async def test_a_name_that_may_not_be_described_does_not_reveal_whether_it_exists(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "mine", "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret").deny(Operation.DESCRIBE, TOPIC, "absent")
     asked = [MetadataRequestTopic(name=name) for name in ("secret", "mine", "absent")]
@@ -198,7 +198,9 @@ async def test_a_topic_that_may_not_be_created_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("denied", [False, True])
-async def test_the_clusters_operations_are_shown_to_who_may_describe_it(tmp_path: Path, denied: bool) -> None:
+async def test_the_clusters_operations_are_shown_to_users_who_may_describe_it(
+    tmp_path: Path, denied: bool
+) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER, CLUSTER)
     if denied:
@@ -231,7 +233,7 @@ async def test_described_partitions_are_of_topics_that_a_client_may_describe(tmp
         (1, TRANSACTIONAL_ID, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-async def test_a_coordinator_is_told_to_who_may_describe_what_it_coordinates(
+async def test_a_coordinator_is_named_to_users_who_may_describe_its_resource(
     tmp_path: Path, key_type: int, resource_type: ResourceType, error: Error
 ) -> None:
     node, authorizer = await guarded(tmp_path)
@@ -245,7 +247,7 @@ async def test_a_coordinator_is_told_to_who_may_describe_what_it_coordinates(
     assert [each.error_code for each in found] == [error, Error.NONE]
 
 
-async def test_share_coordinators_are_for_the_cluster_alone(tmp_path: Path) -> None:
+async def test_only_the_cluster_may_use_share_coordinators(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=["a", "b"])

@@ -85,7 +85,7 @@ async def test_a_client_adds_partitions_of_topics_that_it_may_write(tmp_path: Pa
     assert state(node) == "Empty"
 
 
-async def test_several_transactions_are_added_to_by_brokers_alone(tmp_path: Path) -> None:
+async def test_only_brokers_add_to_several_transactions(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     request = AddPartitionsToTxnRequest(
@@ -117,7 +117,7 @@ async def test_add_offsets_needs_the_transactional_id_then_the_group(tmp_path: P
     assert authorizer.asked == [Asked(WRITE, TX, "tx"), Asked(READ, GROUP, "g")]
 
 
-async def test_a_transaction_is_ended_by_who_may_write_it(tmp_path: Path) -> None:
+async def test_ending_a_transaction_needs_the_right_to_write_it(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()
@@ -162,7 +162,9 @@ async def test_txn_offset_commit_needs_transactional_id_group_and_each_topic(tmp
     assert authorizer.asked[:2] == [Asked(WRITE, TX, "tx"), Asked(READ, GROUP, "g")]
 
 
-async def test_markers_are_written_for_who_may_alter_the_cluster_or_is_part_of_it(tmp_path: Path) -> None:
+async def test_writing_markers_needs_the_right_to_alter_the_cluster_or_to_be_part_of_it(
+    tmp_path: Path,
+) -> None:
     node = await coordinating(tmp_path)
     request = WriteTxnMarkersRequest(
         markers=[
@@ -191,7 +193,7 @@ async def test_markers_are_written_for_who_may_alter_the_cluster_or_is_part_of_i
     assert authorizer.asked == [Asked(*alter)]
 
 
-async def test_transactions_are_shown_to_who_may_describe_them_and_their_topics(tmp_path: Path) -> None:
+async def test_transactions_are_shown_to_users_who_may_describe_them_and_their_topics(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     create(node, "u")
     producer = Producer(node).begin()

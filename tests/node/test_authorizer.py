@@ -58,7 +58,7 @@ def test_without_an_authorizer_everything_that_a_resource_knows_is_allowed() -> 
     assert bits[ResourceType.USER] == 1 << 13 | 1 << 14
 
 
-def test_what_is_denied_has_no_bit() -> None:
+def test_a_denied_operation_has_no_bit() -> None:
     authorizer = DenyingAuthorizer().deny(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     bits = authorized_operations(authorizer, context(), ResourceType.CLUSTER, CLUSTER_NAME)
     assert bits == 0b1_1111_0010_0000

@@ -12,7 +12,7 @@ from tests.support.whole_server import in_loop
 
 
 @pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE + 5])
-def test_each_works_failure_is_told_in_its_place(count: int) -> None:
+def test_each_works_failure_is_reported_in_its_place(count: int) -> None:
     done = []
 
     def work(number: int) -> None:
@@ -34,7 +34,7 @@ def test_much_work_is_done_at_the_same_time() -> None:
     assert run_all([lambda: together.wait() and None] * AT_ONCE) == [None] * AT_ONCE
 
 
-def test_what_ends_a_process_ends_the_waiting_too() -> None:
+def test_an_error_that_ends_the_process_ends_the_waiting_too() -> None:
     def work() -> None:
         raise KeyboardInterrupt
 
@@ -43,7 +43,7 @@ def test_what_ends_a_process_ends_the_waiting_too() -> None:
 
 
 @in_loop
-async def test_who_has_passed_a_lane_finds_all_that_came_before_done_and_told() -> None:
+async def test_a_caller_past_a_lane_finds_all_earlier_work_done_and_reported() -> None:
     background = BackgroundThreads()
     await background.passed(Lane.FLUSHING)  # nothing was begun there
     told: list[int] = []

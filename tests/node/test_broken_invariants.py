@@ -61,7 +61,7 @@ async def test_an_error_of_the_disk_has_no_stack_trace(
     assert "full" in line.getMessage()
 
 
-async def test_an_assertion_behind_background_work_stops_the_broker(tmp_path: Path) -> None:
+async def test_an_assertion_after_background_work_stops_the_broker(tmp_path: Path) -> None:
     node = await started(tmp_path)
 
     def then(_: Exception | None) -> None:

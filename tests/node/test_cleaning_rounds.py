@@ -65,7 +65,7 @@ async def test_a_process_is_let_go_of_after_a_pass_that_was_asked_for_though_the
     await node.stop()
 
 
-async def test_who_asks_while_segments_are_put_in_place_is_told_that_it_may_be_tried_again(
+async def test_a_request_while_segments_are_swapped_in_is_answered_as_retriable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await with_topic(tmp_path)
@@ -144,7 +144,7 @@ async def test_too_many_open_files_or_too_little_memory_is_no_fault_of_the_disk(
     await node.stop()
 
 
-async def test_what_can_not_be_compacted_is_forgotten_once_it_is_deleted(tmp_path: Path) -> None:
+async def test_a_partition_that_cannot_be_compacted_is_forgotten_once_deleted(tmp_path: Path) -> None:
     node = await started(tmp_path)
     for name in ("deleted", "kept"):
         create(node, name, min_cleanable_dirty_ratio="0.1")
@@ -245,7 +245,7 @@ async def test_segments_that_go_while_their_times_are_read_are_not_opened_again(
     await node.stop()
 
 
-async def test_who_waits_at_a_stop_is_told(tmp_path: Path) -> None:
+async def test_waiters_are_answered_at_a_stop(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     under_way: list[Exception | None] = []

@@ -72,7 +72,7 @@ def pushed(client: Client, told: Any, metrics: bytes = b"", **given: Any) -> Err
     return Error(client.ask(request, 0).error_code)
 
 
-async def test_a_node_that_nobody_watches_tells_of_none_of_it(tmp_path: Path) -> None:
+async def test_a_node_without_subscriptions_announces_no_telemetry(tmp_path: Path) -> None:
     node = await started(tmp_path)
     told = Client(Straight(node)).ask(
         ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
@@ -89,7 +89,7 @@ async def test_without_subscriptions_a_client_is_asked_for_nothing(tmp_path: Pat
     assert (told.telemetry_max_bytes, told.delta_temporality) == (1_048_576, True)
 
 
-async def test_a_client_is_asked_for_what_the_subscriptions_say_that_match_it(tmp_path: Path) -> None:
+async def test_a_client_is_asked_for_the_metrics_of_its_matching_subscriptions(tmp_path: Path) -> None:
     node, _ = await watched(tmp_path)
     subscribe(node, "all", metrics="org.a,org.b", interval_ms="60000")
     subscribe(node, "java", metrics="org.c", interval_ms="1000", match="client_software_name=ja.*")
@@ -124,7 +124,7 @@ async def test_no_name_that_a_client_thinks_of_spoils_the_page(tmp_path: Path) -
     assert len(lines) == len({*lines})
 
 
-async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> None:
+async def test_pushed_metrics_are_shown_until_the_client_goes(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
     subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
     client = client_of(node, "app")
@@ -152,7 +152,7 @@ async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> 
     assert not [name for name, _ in await scraped(port) if name.startswith("kafka_client_")]
 
 
-async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
+async def test_clients_are_listed_one_by_one(tmp_path: Path) -> None:
     """Ask as the console does: for all clients what its table shows, and for one client everything."""
     node, port = await watched(tmp_path)
     subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
@@ -189,7 +189,7 @@ async def test_clients_are_told_of_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.metrics.clients_page.MOST_CLIENTS_SHOWN")
-async def test_of_very_many_clients_those_are_told_of_that_were_seen_last(
+async def test_only_the_most_recent_of_very_many_clients_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients_page, "MOST_CLIENTS_SHOWN", 2)
@@ -208,7 +208,7 @@ def _text(client_id: bytes) -> str:
     return uuid_to_text(client_id)
 
 
-async def test_who_asks_or_pushes_too_soon_is_told_so(tmp_path: Path) -> None:
+async def test_asking_or_pushing_too_soon_is_refused(tmp_path: Path) -> None:
     node, _ = await watched(tmp_path)
     subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
     client = client_of(node)
@@ -221,7 +221,7 @@ async def test_who_asks_or_pushes_too_soon_is_told_so(tmp_path: Path) -> None:
     assert pushed(client, told) is Error.INVALID_REQUEST, "it has said that it ends"
 
 
-async def test_a_subscription_that_changed_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_changed_subscription_is_announced_at_once(tmp_path: Path) -> None:
     node, _ = await watched(tmp_path)
     subscribe(node, metrics="org.a")
     client = client_of(node)
@@ -234,7 +234,7 @@ async def test_a_subscription_that_changed_is_told_at_once(tmp_path: Path) -> No
     assert pushed(client, again) is Error.NONE
 
 
-async def test_a_push_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+async def test_a_nonsense_push_is_refused(tmp_path: Path) -> None:
     node, _ = await watched(tmp_path, "telemetry.max.bytes=1000")
     subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
     client = client_of(node)
@@ -257,7 +257,7 @@ async def test_a_push_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.metrics.client_telemetry.MOST_CLIENTS")
-async def test_of_many_clients_the_one_seen_longest_ago_is_forgotten(
+async def test_the_longest_silent_of_many_clients_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _ = await watched(tmp_path)
@@ -272,7 +272,7 @@ async def test_of_many_clients_the_one_seen_longest_ago_is_forgotten(
 
 @pytest.mark.limit("broker.metrics.client_telemetry.MOST_SERIES")
 @pytest.mark.limit("broker.metrics.client_telemetry.MOST_SERIES_OF_ALL")
-async def test_what_clients_push_is_bounded_by_client_and_in_all(
+async def test_pushed_metrics_are_bounded_by_client_and_in_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _ = await watched(tmp_path)

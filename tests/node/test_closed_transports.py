@@ -103,7 +103,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_told(
+def test_every_use_of_a_transport_is_safe_between_its_end_and_the_report_of_it(
     run: Run, end: str, operation: str
 ) -> None:
     """Whoever has a transport relies on this. He may use it until he is told of its end, and forgets it then."""
@@ -122,7 +122,7 @@ def test_all_that_is_done_with_a_transport_is_safe_from_its_end_until_that_is_to
     run(told())
 
 
-def test_a_connection_that_stands_as_its_time_is_over_stands(
+def test_a_connection_established_as_its_time_is_over_stays(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop is so busy that the connection and the timeout come in one turn. uvloop closed the connection then, and
@@ -152,7 +152,7 @@ def test_a_connection_that_stands_as_its_time_is_over_stands(
     run(told())
 
 
-def test_a_connection_whose_time_is_over_before_it_is_told_of_was_never_there(
+def test_a_connection_that_times_out_before_it_is_reported_never_existed(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Over:
@@ -206,7 +206,7 @@ def test_ways_are_cut_and_made_whole_whatever_has_become_of_their_connections(
     run(told())
 
 
-def test_what_is_sent_by_a_peers_connection_that_is_over_goes_nowhere(run: Run) -> None:
+def test_bytes_of_a_peers_ended_connection_go_nowhere(run: Run) -> None:
     async def told() -> None:
         async with Ends() as ends:
             reasons: list[str] = []

@@ -127,7 +127,7 @@ def test_a_removal_that_is_followed_late_keeps_a_new_topic_of_the_same_name() ->
     assert followed.after(partition(2, 1)) == (["t1"], False)
 
 
-def test_racks_are_those_of_a_topics_replicas() -> None:
+def test_racks_are_taken_from_a_topics_replicas() -> None:
     followed = Followed()
     followed.after(RegisterBrokerRecord(broker_id=1, rack="r"), *topic(1, 2))
 

@@ -65,7 +65,7 @@ def follow(leader: Leader, second: int, third: int) -> None:
     leader.follower_fetched(THIRD, third, 0)
 
 
-def test_a_leader_without_others_commits_in_the_call_that_appends(tmp_path: Path, told: Told) -> None:
+def test_a_leader_without_followers_commits_in_the_call_that_appends(tmp_path: Path, told: Told) -> None:
     log = open_log(tmp_path, min_insync_replicas=2)
     leader = Leader(ME, log, WaitingFetches(), told.failed.append)
     lead(leader, 0, [ME], [ME])
@@ -87,7 +87,7 @@ def test_the_smallest_log_end_of_those_in_sync_is_committed(leader: Leader, told
     assert len(leader._waiters) == 0
 
 
-def test_who_is_not_in_sync_does_not_hold_up_the_others(leader: Leader, told: Told) -> None:
+def test_replicas_out_of_sync_do_not_hold_up_the_others(leader: Leader, told: Told) -> None:
     append(leader, 2)
     leader.when_committed(2, told("both"))
     leader.follower_fetched(SECOND, 2, 0)
@@ -107,7 +107,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync(leader: Leader, told: To
     assert told.names == ["too few"]
 
 
-def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader, told: Told) -> None:
+def test_followers_offsets_from_an_earlier_leader_do_not_count(leader: Leader, told: Told) -> None:
     append(leader, 2)
     follow(leader, 2, 0)
     leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
@@ -119,7 +119,7 @@ def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader,
     assert again.log.high_watermark == 1
 
 
-def test_what_followers_said_before_it_was_elected_again_counts(leader: Leader) -> None:
+def test_followers_offsets_from_before_its_reelection_count(leader: Leader) -> None:
     """The followers fetched these records from this log, so what they said still counts, as in Kafka."""
     append(leader, 2)
     follow(leader, 2, 0)
@@ -128,7 +128,7 @@ def test_what_followers_said_before_it_was_elected_again_counts(leader: Leader) 
     assert leader.log.high_watermark == 2
 
 
-def test_each_is_told_in_the_order_of_offsets_whenever_it_came(leader: Leader, told: Told) -> None:
+def test_waiters_are_called_in_the_order_of_offsets_whenever_they_came(leader: Leader, told: Told) -> None:
     append(leader, 3)
     for offset in (3, 1, 2, 1):
         leader.when_committed(offset, told(f"{offset}"))
@@ -136,7 +136,7 @@ def test_each_is_told_in_the_order_of_offsets_whenever_it_came(leader: Leader, t
     assert told.names == ["1", "1", "2", "3"]
 
 
-def test_who_waits_is_told_once_that_leadership_is_lost(leader: Leader, told: Told) -> None:
+def test_a_loss_of_leadership_calls_each_waiter_once(leader: Leader, told: Told) -> None:
     append(leader, 2)
     leader.when_committed(1, told("first"))
     leader.when_committed(2, told("second"))
@@ -163,7 +163,7 @@ def test_a_sync_that_outlives_the_leadership_commits_nothing(tmp_path: Path, tol
     log.close()
 
 
-def test_one_that_fails_harms_none_of_the_others(leader: Leader, told: Told) -> None:
+def test_a_waiter_that_fails_harms_none_of_the_others(leader: Leader, told: Told) -> None:
     def fail(error: KafkaError | None) -> None:
         raise ValueError("of somebody else")
 
@@ -188,7 +188,9 @@ def test_a_broken_invariant_of_one_is_reported(leader: Leader, told: Told) -> No
     assert [type(error) for error in told.failed] == [BrokenInvariantError]
 
 
-def test_one_that_appends_and_waits_anew_is_told_behind_those_before_it(leader: Leader, told: Told) -> None:
+def test_a_waiter_that_appends_and_waits_again_is_called_after_earlier_ones(
+    leader: Leader, told: Told
+) -> None:
     def append_again(error: KafkaError | None) -> None:
         told("first")(error)
         lead(leader, 0, [ME, SECOND], [ME])  # from here on an append is committed at once
@@ -204,7 +206,7 @@ def test_one_that_appends_and_waits_anew_is_told_behind_those_before_it(leader: 
     assert told.names == ["first", "second", "appended by the first"]
 
 
-def test_one_that_ends_the_leadership_leaves_none_untold(leader: Leader, told: Told) -> None:
+def test_a_waiter_that_ends_the_leadership_leaves_none_uncalled(leader: Leader, told: Told) -> None:
     def resign(error: KafkaError | None) -> None:
         told("first")(error)
         leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
@@ -221,7 +223,7 @@ def test_one_that_ends_the_leadership_leaves_none_untold(leader: Leader, told: T
     assert len(told.names) == 4
 
 
-def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
+def test_a_cancelled_waiter_is_not_called(leader: Leader, told: Told) -> None:
     append(leader)
     waiter = leader.when_committed(1, told("cancelled"))
     leader.when_committed(1, told("stays"))
@@ -236,7 +238,7 @@ def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
 
 
 @pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")
-def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
+def test_cancelled_waiters_take_no_room_for_long(told: Told) -> None:
     waiters = CommitWaiters(told.failed.append)
     for offset in range(1, 10_000):
         waiter = waiters.wait(offset, 0, told("given up"))
@@ -246,7 +248,7 @@ def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
     assert len(waiters) == 0
 
 
-def test_what_is_committed_is_told_so_though_leadership_is_lost_before_it_is_told(told: Told) -> None:
+def test_committed_offsets_are_confirmed_though_leadership_is_lost_before_the_call(told: Told) -> None:
     """Nobody is told how the high watermark moves while nobody waits. The next one to wait brings its value."""
     waiters = CommitWaiters(told.failed.append)
 

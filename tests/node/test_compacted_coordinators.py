@@ -47,7 +47,7 @@ def told(found: tuple[object, ...]) -> str:
     return repr(found)
 
 
-async def test_coordinators_load_from_compacted_topics_what_they_knew(tmp_path: Path) -> None:
+async def test_coordinators_load_their_whole_state_from_compacted_topics(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     known = transact(node)
     elect_again(node, TRANSACTIONS)  # not everything that is known is written

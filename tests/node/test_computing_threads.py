@@ -10,7 +10,7 @@ from broker.environment.threads import LONG_AT_ONCE as AT_ONCE
 from broker.environment.threads import Alone, Brief, ComputingThreads
 
 
-async def test_what_is_brief_does_not_wait_for_what_takes_long() -> None:
+async def test_brief_work_does_not_wait_for_long_work() -> None:
     computing = ComputingThreads()
     go_on = threading.Event()
     found: list[str] = []
@@ -70,7 +70,7 @@ async def test_hosts_take_turns_however_much_one_of_them_asks_for() -> None:
     computing.stop()
 
 
-async def test_the_time_of_a_thread_is_told_to_who_asked() -> None:
+async def test_the_caller_learns_the_threads_time() -> None:
     computing = ComputingThreads()
     asking = Asking("host")
     found: list[object] = []
@@ -82,7 +82,7 @@ async def test_the_time_of_a_thread_is_told_to_who_asked() -> None:
     computing.stop()
 
 
-async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
+async def test_exclusive_work_runs_one_at_a_time_and_other_work_beside_it() -> None:
     computing = ComputingThreads()
     begun, go_on = threading.Semaphore(0), threading.Event()
     found: list[str] = []
@@ -106,7 +106,7 @@ async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
     computing.stop()
 
 
-async def test_what_is_taken_back_waits_no_longer_and_what_has_begun_goes_on() -> None:
+async def test_cancelled_work_waits_no_longer_and_begun_work_goes_on() -> None:
     computing = ComputingThreads()
     hold = Holding()
     found: list[str] = []

@@ -330,7 +330,7 @@ def test_an_answer_of_a_million_pieces_arrives_whole_over_uvloop() -> None:
         (None, None),
     ],
 )
-async def test_why_a_connection_is_lost_is_logged(
+async def test_the_cause_of_a_lost_connection_is_logged(
     reason: Exception | None, level: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client().connect()
@@ -342,7 +342,7 @@ async def test_why_a_connection_is_lost_is_logged(
     )
 
 
-async def test_a_fault_behind_answers_lets_them_leave() -> None:
+async def test_a_fault_after_answers_lets_them_leave() -> None:
     client = Client().connect()
     client.send(frame(b"good") + frame(b"fault"))
     assert client.transport.written == b"<good>"
@@ -356,7 +356,7 @@ async def test_nothing_is_written_where_nothing_is_answered() -> None:
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"close"])
-async def test_a_request_that_makes_no_sense_closes_behind_the_answers_before_it(data: bytes) -> None:
+async def test_a_nonsense_request_closes_after_the_answers_before_it(data: bytes) -> None:
     client = Client().connect()
     client.send(frame(b"good") + frame(data) + frame(b"never"))
     assert client.transport.written == b"<good>"
@@ -381,7 +381,7 @@ async def test_a_wait_that_fails_closes_and_is_reported() -> None:
     assert len(client.dispatcher.failures) == 1
 
 
-async def test_a_hang_up_cancels_what_waits() -> None:
+async def test_a_hang_up_cancels_waiting_requests() -> None:
     client = Client().connect()
     client.send(frame(b"wait"))
     client.connection.connection_lost(None)

@@ -126,7 +126,7 @@ def memory_of(schedule: Schedule, request_bytes: int, unread_bytes: int = MIB) -
 
 
 @pytest.mark.limit("broker.network.memory.MOST_REQUEST_BYTES")
-def test_without_a_bound_of_the_operators_there_is_one(schedule: Schedule) -> None:
+def test_there_is_a_default_bound(schedule: Schedule) -> None:
     assert Memory.of(schedule, 100 * MIB, -1).requests.most_bytes == MOST_REQUEST_BYTES == 256 * MIB
     assert Memory.of(schedule, 100 * MIB, 300 * MIB).requests.most_bytes == 300 * MIB
 
@@ -140,7 +140,7 @@ def test_parts_of_requests_are_held_up_to_the_bound(schedule: Schedule) -> None:
     assert not any(client.is_read_from for client in clients[5:])
 
 
-def test_small_requests_need_none_of_it(schedule: Schedule) -> None:
+def test_small_requests_need_no_memory(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB)
     for _ in range(5):
         Client(schedule, memory).send(half(10 * MIB))
@@ -149,7 +149,7 @@ def test_small_requests_need_none_of_it(schedule: Schedule) -> None:
     assert small.dispatcher.served == [b"small"]
 
 
-def test_who_waits_goes_on_once_another_is_served(schedule: Schedule) -> None:
+def test_a_waiting_connection_goes_on_once_another_is_served(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB + INITIAL_BUFFER_BYTES)
     whole = frame(bytes(MIB - 100))
     first = Client(schedule, memory).send(whole[:-1])
@@ -177,7 +177,7 @@ def test_smaller_needs_come_first(schedule: Schedule) -> None:
     assert first.is_read_from
 
 
-def test_where_all_wait_for_one_another_one_goes_on(schedule: Schedule) -> None:
+def test_if_all_wait_for_one_another_one_goes_on(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB)
     clients = [Client(schedule, memory).send(half(8 * MIB)) for _ in range(20)]
     assert sum(client.is_read_from for client in clients) == 1
@@ -214,7 +214,7 @@ def test_a_part_of_a_request_that_others_wait_for_is_given_up(
     assert not schedule.pending()
 
 
-def test_a_buffer_that_is_kept_for_requests_to_come_is_given_back_where_another_needs_it(
+def test_a_buffer_kept_for_later_requests_is_given_back_if_another_needs_it(
     schedule: Schedule,
 ) -> None:
     memory = memory_of(schedule, MIB)
@@ -227,7 +227,7 @@ def test_a_buffer_that_is_kept_for_requests_to_come_is_given_back_where_another_
     assert idle.dispatcher.served[-1] == b"again"
 
 
-def test_nobody_keeps_a_buffer_while_others_wait(schedule: Schedule) -> None:
+def test_no_connection_keeps_a_buffer_while_others_wait(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB)
     whole = frame(bytes(500 * KIB))
     first = Client(schedule, memory).send(whole[:-1])
@@ -321,7 +321,7 @@ def test_a_request_that_becomes_objects_is_counted_as_them_until_it_is_answered(
     assert memory.requests.held_bytes == 0
 
 
-def test_one_that_is_answered_at_once_is_counted_no_longer(schedule: Schedule) -> None:
+def test_a_request_answered_at_once_is_not_counted_any_longer(schedule: Schedule) -> None:
     memory = memory_of(schedule, 2 * MIB)
     client = Client(schedule, memory)
     for _ in range(5):

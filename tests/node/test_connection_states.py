@@ -36,7 +36,7 @@ def test_the_table_has_a_cell_for_each_state_and_event() -> None:
 
 @pytest.mark.table("broker.network.connection_states.TRANSITIONS")
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
-def test_each_reason_to_wait_comes_and_goes_by_itself(
+def test_each_reason_to_wait_comes_and_goes_independently(
     holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
     """Requests that arrived meanwhile are served when the last reason goes."""

@@ -57,7 +57,7 @@ class Asked:
         return self.told[-1]
 
 
-def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_question_is_answered_with_the_list_of_questions() -> None:
     answer = Asked().ask(ask="leaders")
     assert answer["id"] == 7
     assert answer["error"] == (
@@ -72,7 +72,7 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b"7", b'{"ask": 7}', b'{"ask": ["stop"]}', b"\xff\xfe", b'{"id": {}}']
 )
-def test_what_is_no_question_is_answered_with_an_error(line: bytes) -> None:
+def test_a_message_that_is_no_question_is_answered_with_an_error(line: bytes) -> None:
     asked = Asked()
     asked.control.asked(line)
     (answer,) = asked.told
@@ -80,7 +80,7 @@ def test_what_is_no_question_is_answered_with_an_error(line: bytes) -> None:
     assert asked.stops == []
 
 
-def test_who_asks_of_the_cluster_before_the_node_has_started_is_told_so() -> None:
+def test_a_question_about_the_cluster_before_the_node_has_started_is_refused_with_the_reason() -> None:
     assert Asked().ask(ask="brokers") == {"id": 7, "error": "the node hasn't started yet"}
 
 
@@ -110,7 +110,7 @@ def test_cuts_that_make_no_sense_change_nothing(cuts: object) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the handler is closed"), OSError(9, "bad"), IndexError(1)])
-def test_what_goes_wrong_while_a_question_is_answered_is_its_answer_and_no_end_of_the_node(
+def test_an_error_while_answering_is_the_answer_and_does_not_end_the_node(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = Asked(FailingCuts(error))
@@ -121,14 +121,14 @@ def test_what_goes_wrong_while_a_question_is_answered_is_its_answer_and_no_end_o
     assert asked.ask(ask="stop") == {"id": 7, "answer": True}
 
 
-def test_a_broken_invariant_that_a_question_finds_is_told_and_ends_the_node() -> None:
+def test_a_broken_invariant_found_by_a_question_is_reported_and_ends_the_node() -> None:
     asked = Asked(FailingCuts(BrokenInvariantError("it can't be")))
     with pytest.raises(BrokenInvariantError):
         asked.ask(ask="cut", cuts=[])
     assert "it can't be" in asked.told[0]["error"]
 
 
-def test_a_node_that_connects_to_nobody_is_cut_off_from_nobody() -> None:
+def test_a_node_without_connections_is_cut_off_from_nobody() -> None:
     assert Asked().ask(ask="cut", cuts=[]) == {"id": 7, "error": "this node connects to no other node"}
 
 
@@ -151,7 +151,7 @@ async def reached(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_what_was_asked_before_is_heard_as_soon_as_the_node_listens(
+async def test_earlier_questions_are_heard_as_soon_as_the_node_listens(
     ends: tuple[ParentTie, socket.socket],
 ) -> None:
     tie, parent = ends
@@ -184,7 +184,7 @@ async def test_a_line_that_is_too_long_comes_as_far_as_it_may_and_the_next_one_w
     asyncio.get_running_loop().remove_reader(tie._socket.fileno())
 
 
-async def test_an_answer_that_is_longer_than_the_socket_takes_at_once_comes_whole_and_the_next_behind_it(
+async def test_an_answer_longer_than_the_sockets_buffer_arrives_whole_before_the_next(
     ends: tuple[ParentTie, socket.socket],
 ) -> None:
     tie, parent = ends
@@ -203,7 +203,7 @@ async def test_an_answer_that_is_longer_than_the_socket_takes_at_once_comes_whol
     assert came == long.encode() + b"\nnext\n"
 
 
-async def test_the_death_of_a_parent_is_told_once(ends: tuple[ParentTie, socket.socket]) -> None:
+async def test_the_death_of_a_parent_is_reported_once(ends: tuple[ParentTie, socket.socket]) -> None:
     tie, parent = ends
     gone: list[bool] = []
     tie.watch(lambda: gone.append(tie.gone), lambda line: None)

@@ -111,7 +111,7 @@ def test_the_only_voter_has_one_image(metadata: MetadataLog) -> None:
     assert metadata.written is metadata.image
 
 
-def test_what_was_lost_with_the_log_was_never_told_and_is_in_no_later_decision(
+def test_decisions_lost_with_the_log_were_never_confirmed_and_affect_no_later_decision(
     metadata: MetadataLog, tmp_path: Path
 ) -> None:
     topic_id = bytes(15) + b"t"
@@ -133,7 +133,7 @@ def test_what_was_lost_with_the_log_was_never_told_and_is_in_no_later_decision(
     assert decided_upon(metadata) == {"theirs": "1"}
 
 
-def test_what_was_written_before_the_log_was_lost_and_is_confirmed_is_applied_once(
+def test_records_written_before_the_log_was_lost_and_then_confirmed_are_applied_once(
     metadata: MetadataLog,
 ) -> None:
     wait_for_others(metadata)
@@ -147,7 +147,7 @@ def test_what_was_written_before_the_log_was_lost_and_is_confirmed_is_applied_on
     assert metadata.written is metadata.image
 
 
-def test_who_is_elected_decides_upon_what_the_leader_before_wrote_and_nobody_knows_to_be_committed(
+def test_a_new_leader_decides_by_its_predecessors_records_before_they_are_known_committed(
     metadata: MetadataLog, tmp_path: Path
 ) -> None:
     elected = open_log(tmp_path / "elected")
@@ -194,7 +194,7 @@ def test_with_other_voters_a_change_is_followed_and_answered_when_it_is_committe
     assert len(followed) == 2
 
 
-def test_what_changes_nothing_waits_for_what_it_may_rest_on(metadata: MetadataLog) -> None:
+def test_a_decision_without_records_waits_for_those_that_it_may_rest_on(metadata: MetadataLog) -> None:
     assert submit(metadata) == ["done"]
     wait_for_others(metadata)
     submit(metadata, setting("a"))
@@ -204,7 +204,7 @@ def test_what_changes_nothing_waits_for_what_it_may_rest_on(metadata: MetadataLo
     assert replies == ["done"]
 
 
-def test_who_loses_the_log_tells_those_that_wait_and_those_that_come(metadata: MetadataLog) -> None:
+def test_losing_the_log_answers_present_and_later_waiters(metadata: MetadataLog) -> None:
     wait_for_others(metadata)
     followed: list[object] = []
     metadata.on_change = lambda: followed.append(None)
@@ -218,7 +218,7 @@ def test_who_loses_the_log_tells_those_that_wait_and_those_that_come(metadata: M
     assert "b" not in configs(metadata)
 
 
-def test_what_is_decided_amid_one_epoch_is_not_written_in_a_later_one(metadata: MetadataLog) -> None:
+def test_a_decision_made_in_one_epoch_is_not_written_in_a_later_one(metadata: MetadataLog) -> None:
     async def decide(image: ClusterImage) -> ControllerResult[str | Error]:
         metadata.resign()
         metadata.become_leader(NODE)
@@ -233,7 +233,7 @@ def test_what_is_decided_amid_one_epoch_is_not_written_in_a_later_one(metadata: 
     assert configs(metadata) == {}
 
 
-def test_a_request_that_is_refused_as_a_whole_is_told_so_and_changes_nothing(metadata: MetadataLog) -> None:
+def test_a_request_refused_as_a_whole_is_answered_so_and_changes_nothing(metadata: MetadataLog) -> None:
     replies: list[object] = []
     refusal = KafkaError(Error.POLICY_VIOLATION)
 
@@ -249,7 +249,7 @@ def test_a_request_that_is_refused_as_a_whole_is_told_so_and_changes_nothing(met
     assert metadata.next_offset == end_offset
 
 
-def test_what_the_disk_refuses_is_told_to_those_that_were_not_refused_before(
+def test_a_refusing_disk_fails_the_entries_that_were_not_refused_before(
     metadata: MetadataLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk's own words")
@@ -268,7 +268,7 @@ def test_what_the_disk_refuses_is_told_to_those_that_were_not_refused_before(
     assert a[1].message is None
 
 
-def test_an_observer_applies_what_is_committed_and_a_transaction_once_it_has_its_end(
+def test_an_observer_applies_committed_records_and_a_transaction_once_it_has_its_end(
     metadata: MetadataLog, tmp_path: Path
 ) -> None:
     observer = open_log(tmp_path / "observer")
@@ -303,7 +303,7 @@ def test_an_observer_that_is_elected_goes_on_with_the_log(metadata: MetadataLog,
     assert submit(observer, setting("a")) == ["done"]
 
 
-def test_a_snapshot_has_what_is_committed_though_more_is_written(tmp_path: Path) -> None:
+def test_a_snapshot_holds_only_committed_records(tmp_path: Path) -> None:
     metadata = open_log(tmp_path / "log", SnapshotPolicy(max_bytes_between=1))
     metadata.become_leader(NODE)
     metadata.append([setting("a")])

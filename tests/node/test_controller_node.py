@@ -65,7 +65,7 @@ def last_offset_of(answer: Any) -> int:
     return header.last_offset
 
 
-async def test_it_lists_what_it_serves(tmp_path: Path) -> None:
+async def test_a_controller_lists_its_apis(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         answer = await connected(node).answer(request, 4)
@@ -108,7 +108,7 @@ async def test_a_broker_registers_runs_is_silent_and_fenced(
         assert (await broker.beat()).error_code == Error.STALE_BROKER_EPOCH
 
 
-async def test_a_broker_goes_once_others_lead_what_it_led(tmp_path: Path) -> None:
+async def test_a_broker_goes_once_others_lead_its_partitions(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         second, third = PlayedBroker(node, 2), PlayedBroker(node, 3)
         await second.start()
@@ -229,7 +229,7 @@ async def test_settings_of_any_broker_are_altered(tmp_path: Path) -> None:
         assert node.metadata.image.configs[4, "2"] == {"log.cleaner.threads": "2"}
 
 
-async def test_a_controller_that_is_no_broker_has_none_to_unregister(tmp_path: Path) -> None:
+async def test_a_controller_that_is_no_broker_has_no_brokers_to_unregister(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         answer = await connected(node).answer(UnregisterBrokerRequest(broker_id=NODE), 0)
         assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
@@ -238,7 +238,7 @@ async def test_a_controller_that_is_no_broker_has_none_to_unregister(tmp_path: P
 # --- the metadata log ---------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_waits_for_what_is_written(tmp_path: Path) -> None:
+async def test_a_fetch_waits_for_new_records(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         observer = connected(node)
         end_offset = node.metadata.next_offset
@@ -278,7 +278,7 @@ async def test_a_fetch_waits_so_long_and_no_longer(tmp_path: Path, monkeypatch: 
         assert (partition.error_code, partition.records, partition.high_watermark) == (0, b"", end_offset)
 
 
-async def test_who_hangs_up_is_waited_for_no_more(tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_is_not_waited_for(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         end_offset = node.metadata.next_offset
         waits = fetch(
@@ -292,7 +292,7 @@ async def test_who_hangs_up_is_waited_for_no_more(tmp_path: Path) -> None:
         await until(lambda: not fetches._waiting)
 
 
-async def test_an_epoch_begins_with_each_start_and_is_told(tmp_path: Path) -> None:
+async def test_each_start_begins_and_announces_an_epoch(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         broker = PlayedBroker(node, 2)
         await broker.start()
@@ -313,7 +313,7 @@ async def test_an_epoch_begins_with_each_start_and_is_told(tmp_path: Path) -> No
         assert not (await again.beat()).is_fenced
 
 
-async def test_a_snapshot_that_is_none_is_not_found(tmp_path: Path) -> None:
+async def test_a_missing_snapshot_is_not_found(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         asked = PartitionSnapshotRequest(
             partition=0,
@@ -330,7 +330,7 @@ async def test_a_snapshot_that_is_none_is_not_found(tmp_path: Path) -> None:
         assert answer.topics[0].partitions[0].error_code == Error.SNAPSHOT_NOT_FOUND
 
 
-async def test_the_quorum_is_described_with_who_follows_it(tmp_path: Path) -> None:
+async def test_the_quorum_is_described_with_its_observers(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         client = connected(node)
         await client.answer(fetch(node, 0), 18)

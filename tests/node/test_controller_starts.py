@@ -95,7 +95,7 @@ async def test_the_first_start_on_a_formatted_folder_speaks_of_no_stop(
 
 
 @pytest.mark.parametrize("others", [[], [7]])
-async def test_it_leads_only_where_nobody_else_votes(tmp_path: Path, others: list[int]) -> None:
+async def test_a_controller_leads_only_where_nobody_else_votes(tmp_path: Path, others: list[int]) -> None:
     folder, properties = tmp_path / "data", tmp_path / "controller.properties"
     voters = ",".join(f"{each}@127.0.0.1:{each}:{'A' * 20}{each % 10}A" for each in [NODE, *others])
     lines = [
@@ -134,7 +134,7 @@ async def test_settings_that_were_altered_are_in_force_after_a_restart(tmp_path:
         assert node.config.get_int("max.connections") == 7
 
 
-async def test_it_stops_where_its_disk_refuses_what_it_decides(tmp_path: Path) -> None:
+async def test_a_controller_stops_if_its_disk_refuses_its_decisions(tmp_path: Path) -> None:
     """It no longer knows which brokers it had heard from and fenced: those records are lost."""
     node = await started(tmp_path)
     await PlayedBroker(node, 2).start()

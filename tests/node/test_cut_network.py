@@ -147,7 +147,7 @@ async def a_while() -> None:
 GREETED = b"welcome\nHELLO\n"
 
 
-def test_what_is_not_cut_goes_both_ways_and_so_do_ends(run: Run) -> None:
+def test_an_uncut_link_passes_bytes_and_ends_both_ways(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.cut(None)
@@ -160,7 +160,7 @@ def test_what_is_not_cut_goes_both_ways_and_so_do_ends(run: Run) -> None:
     run(told())
 
 
-def test_what_goes_out_is_held_and_arrives_once_the_way_is_whole(run: Run) -> None:
+def test_outgoing_bytes_are_held_until_the_link_is_whole(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.connect()
@@ -178,7 +178,7 @@ def test_what_goes_out_is_held_and_arrives_once_the_way_is_whole(run: Run) -> No
     run(told())
 
 
-def test_what_comes_is_left_where_it_is_until_the_way_is_whole(run: Run) -> None:
+def test_incoming_bytes_stay_unread_until_the_link_is_whole(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.connect()
@@ -194,7 +194,7 @@ def test_what_comes_is_left_where_it_is_until_the_way_is_whole(run: Run) -> None
     run(told())
 
 
-def test_nobody_hears_of_the_others_end_while_the_way_is_cut(run: Run) -> None:
+def test_neither_side_notices_the_others_end_while_the_link_is_cut(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.connect()
@@ -212,7 +212,7 @@ def test_nobody_hears_of_the_others_end_while_the_way_is_cut(run: Run) -> None:
     run(told())
 
 
-def test_who_gives_up_a_connection_that_is_cut_tells_only_himself(run: Run) -> None:
+def test_giving_up_a_cut_connection_is_not_noticed_by_the_peer(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.connect()
@@ -265,7 +265,7 @@ def test_a_new_connection_comes_to_nothing_until_the_way_is_whole(run: Run, cut:
     run(told())
 
 
-def test_a_new_connection_fails_after_as_long_as_one_that_nobody_answers(
+def test_a_new_connection_times_out_as_one_that_nobody_answers(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cut_network, "CONNECTION_SETUP_TIMEOUT_S", 0.01)
@@ -296,7 +296,7 @@ def test_other_places_are_not_cut(run: Run) -> None:
 SLOW = Cut(incoming=False, outgoing=False, delay_s=0.5)
 
 
-def test_what_goes_out_on_a_slow_way_arrives_later_and_in_its_order(run: Run) -> None:
+def test_outgoing_bytes_on_a_slow_link_arrive_later_and_in_order(run: Run) -> None:
     async def told() -> None:
         late = Late()
         async with Between(late) as between:
@@ -316,7 +316,7 @@ def test_what_goes_out_on_a_slow_way_arrives_later_and_in_its_order(run: Run) ->
     run(told())
 
 
-def test_who_closes_a_slow_way_has_said_all(run: Run) -> None:
+def test_closing_a_slow_link_first_delivers_everything_sent(run: Run) -> None:
     async def told() -> None:
         late = Late()
         async with Between(late) as between:

@@ -61,7 +61,7 @@ def copied(template: Template, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-async def test_a_damaged_folder_is_mended_or_told(
+async def test_a_damaged_folder_is_mended_or_reported(
     seed: int, tmp_path: Path, templates: dict[bool, Template], caplog: pytest.LogCaptureFixture
 ) -> None:
     chance = Random(seed)
@@ -214,7 +214,7 @@ async def test_a_flipped_sign_bit_in_an_index_is_mended(
         await node.stop()
 
 
-async def test_a_missing_middle_segment_is_said(
+async def test_a_missing_middle_segment_is_reported(
     tmp_path: Path, templates: dict[bool, Template], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = copied(templates[True], tmp_path / "data")
@@ -277,7 +277,7 @@ async def test_damage_that_a_later_run_has_seen_whole_is_no_torn_end(
         await _started(folder)
 
 
-async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
+async def test_records_that_another_node_has_too_are_cut_off_to_be_fetched_again(
     tmp_path: Path, templates: dict[bool, Template]
 ) -> None:
     """This is what a loss of power leaves of a cluster's broker, which doesn't sync what it fetches of the metadata
@@ -353,7 +353,7 @@ async def test_a_file_that_is_another_segments_takes_its_partition_offline(
     assert first.read_bytes() == second.read_bytes()
 
 
-async def test_an_examination_finds_what_a_start_takes_for_true(
+async def test_an_examination_finds_damage_that_a_start_believes(
     tmp_path: Path, templates: dict[bool, Template]
 ) -> None:
     folder = copied(templates[True], tmp_path / "data")
@@ -370,7 +370,7 @@ async def test_an_examination_finds_what_a_start_takes_for_true(
     }
 
 
-async def test_an_examination_misses_what_was_synced_and_is_gone(
+async def test_an_examination_misses_synced_records_that_are_gone(
     tmp_path: Path, templates: dict[bool, Template]
 ) -> None:
     folder = copied(templates[True], tmp_path / "data")

@@ -49,7 +49,7 @@ def found(folder: Path, path: Path) -> list[tuple[str, str]]:
         (WHOLE.replace("wREDlfRwTCe4wPX-9TfYMw", "?"), "directory.id ? is no id"),
     ],
 )
-async def test_a_start_that_misses_ids_in_meta_properties_says_which_and_what_to_do(
+async def test_a_start_without_ids_in_meta_properties_says_which_and_what_to_do(
     tmp_path: Path, text: str, what: str
 ) -> None:
     path = await folder_of(tmp_path) / "meta.properties"
@@ -67,7 +67,7 @@ async def test_a_start_that_misses_ids_in_meta_properties_says_which_and_what_to
         ("version=0\nbroker.id=1\n", "version 0, but this broker knows version 1"),
     ],
 )
-async def test_a_folder_of_another_node_or_version_is_told_as_such(
+async def test_a_folder_of_another_node_or_version_is_reported_as_such(
     tmp_path: Path, text: str, what: str
 ) -> None:
     path = await folder_of(tmp_path) / "meta.properties"
@@ -76,7 +76,7 @@ async def test_a_folder_of_another_node_or_version_is_told_as_such(
 
 
 @pytest.mark.parametrize("text", ["garbage", "version: 7\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"])
-async def test_a_partition_metadata_of_the_metadata_log_that_makes_no_sense_is_told_with_what_to_write(
+async def test_nonsense_in_the_metadata_logs_partition_metadata_is_reported_with_the_right_contents(
     tmp_path: Path, text: str
 ) -> None:
     path = await folder_of(tmp_path) / "__cluster_metadata-0" / "partition.metadata"

@@ -122,7 +122,7 @@ def reject(dying: Dying, *offsets: int, index: int = 0, count: int = 5) -> None:
     assert errors(client.acknowledge(1, {index: acks})) == {index: 0}
 
 
-async def test_what_is_rejected_is_in_the_queue_and_what_is_accepted_is_not(node: Server) -> None:
+async def test_rejected_records_are_in_the_queue_and_accepted_ones_are_not(node: Server) -> None:
     dying = Dying(node)
     dying.make_queue()
     dying.produce(5)
@@ -150,7 +150,7 @@ async def test_what_is_rejected_is_in_the_queue_and_what_is_accepted_is_not(node
     assert (share.records.start_offset, share.burying) == (5, 0)
 
 
-async def test_what_was_delivered_too_often_is_in_the_queue(node: Server) -> None:
+async def test_records_delivered_too_often_are_in_the_queue(node: Server) -> None:
     dying = Dying(node, **{"share.delivery.count.limit": "2"})
     dying.make_queue()
     dying.produce(3)
@@ -247,7 +247,7 @@ async def test_a_missing_queue_is_made_where_it_may_be(tmp_path: Path) -> None:
     }
 
 
-async def test_what_was_under_way_is_buried_by_whoever_has_it_next(node: Server) -> None:
+async def test_burials_under_way_are_finished_by_the_next_leader(node: Server) -> None:
     dying = Dying(node)
     dying.make_queue()
     state = dying.state()
@@ -331,7 +331,7 @@ async def test_a_queue_that_does_not_take_them_is_given_up(node: Server, error: 
     assert dying.written() == [StateBatch(0, 0, ARCHIVING, 1), StateBatch(0, 0, ARCHIVED, 1)]
 
 
-async def test_nobody_waits_for_a_queue_once_the_share_partition_is_dropped(node: Server) -> None:
+async def test_nothing_waits_for_a_queue_once_the_share_partition_is_dropped(node: Server) -> None:
     dying = Dying(node)
     dying.make_queue()
 
@@ -429,7 +429,7 @@ async def test_letters_that_come_while_originals_are_read_have_theirs_as_well(
     assert all(record.value for record in dying.queued())
 
 
-async def test_others_are_let_in_while_many_become_a_batch(node: Server) -> None:
+async def test_others_are_let_in_while_many_records_become_a_batch(node: Server) -> None:
     dying = Dying(node)
     dying.make_queue()
     dying.produce(500, 500)
@@ -462,7 +462,7 @@ async def test_a_share_partition_that_is_dropped_while_its_batch_is_made_is_left
     assert dying.written() == [StateBatch(0, 0, ARCHIVING, 1)]
 
 
-async def test_what_cannot_be_written_of_a_burial_is_logged_once_in_a_while(
+async def test_a_burial_that_cannot_be_written_is_logged_once_in_a_while(
     node: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     dying = Dying(node)
@@ -487,7 +487,7 @@ async def test_what_cannot_be_written_of_a_burial_is_logged_once_in_a_while(
     ]
 
 
-async def test_that_another_leads_is_not_logged(node: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_of_leader_is_not_logged(node: Server, caplog: pytest.LogCaptureFixture) -> None:
     dying = Dying(node)
     dying.make_queue()
     reject(dying, 0)
@@ -496,7 +496,7 @@ async def test_that_another_leads_is_not_logged(node: Server, caplog: pytest.Log
     assert not [line for line in caplog.records if "can't write a state" in line.getMessage()]
 
 
-def test_originals_end_with_the_batch_by_which_they_are_as_much_as_is_read_at_once(
+def test_originals_end_with_the_batch_that_fills_one_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is kept of other records, however much a batch unpacks to."""

@@ -8,7 +8,7 @@ from protocol.errors import Error, KafkaError
 from tests.node.metadata_logs import begin, topic
 
 
-def test_all_are_told_that_the_controller_is_elsewhere(tmp_path: Path) -> None:
+def test_every_waiter_learns_that_the_controller_is_elsewhere(tmp_path: Path) -> None:
     metadata = begin(tmp_path)
     metadata.replicate = lambda end_offset: None
     waiting = [metadata.committed(metadata.append(topic(name))) for name in "ab"]
@@ -22,7 +22,7 @@ def test_all_are_told_that_the_controller_is_elsewhere(tmp_path: Path) -> None:
     assert later.result() is None
 
 
-def test_who_waits_for_more_is_told_later(tmp_path: Path) -> None:
+def test_waiters_for_later_offsets_are_called_later(tmp_path: Path) -> None:
     metadata = begin(tmp_path)
     metadata.replicate = lambda end_offset: None
     told: list[str] = []
@@ -35,6 +35,6 @@ def test_who_waits_for_more_is_told_later(tmp_path: Path) -> None:
     assert told == ["a", "b"]
 
 
-def test_what_is_committed_already_is_told_at_once(tmp_path: Path) -> None:
+def test_waiters_for_committed_offsets_are_called_at_once(tmp_path: Path) -> None:
     metadata = begin(tmp_path)
     assert metadata.committed(metadata.next_offset).result() is None

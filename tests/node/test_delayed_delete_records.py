@@ -67,7 +67,7 @@ async def test_it_waits_until_the_other_replicas_begin_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-async def test_what_is_gone_everywhere_is_not_waited_for(tmp_path: Path, offset: int) -> None:
+async def test_records_that_are_gone_everywhere_are_not_waited_for(tmp_path: Path, offset: int) -> None:
     node = await followed(tmp_path)
     leader_of(node).log.delete_records_before(2)
     follow(node, 2)
@@ -84,7 +84,7 @@ async def test_a_broker_that_is_fenced_does_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-async def test_without_time_it_is_told_with_the_low_watermark_of_before(
+async def test_a_timeout_of_zero_is_answered_with_the_old_low_watermark(
     tmp_path: Path, timeout_ms: int
 ) -> None:
     node = await followed(tmp_path)
@@ -94,7 +94,7 @@ async def test_without_time_it_is_told_with_the_low_watermark_of_before(
     crash(node)
 
 
-async def test_it_is_told_that_leadership_was_lost(tmp_path: Path) -> None:
+async def test_a_loss_of_leadership_answers_the_request(tmp_path: Path) -> None:
     node = await followed(tmp_path)
     deleted = delete(node, 2)
     change(node, leader=OTHER)
@@ -112,7 +112,7 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> N
     crash(node)
 
 
-async def test_those_of_one_request_are_waited_for_together(tmp_path: Path) -> None:
+async def test_partitions_of_one_request_are_waited_for_together(tmp_path: Path) -> None:
     """That holds for any number of partitions. No partition keeps its records because another one's replica has fallen
     silent."""
     node = await followed(tmp_path)

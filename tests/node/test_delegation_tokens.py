@@ -98,7 +98,7 @@ def token_ids(node: Server) -> list[str]:
 # --- sessions -----------------------------------------------------------------------------------------------
 
 
-async def test_who_signs_in_by_a_token_is_its_owner_until_the_token_ends(tmp_path: Path) -> None:
+async def test_signing_in_by_a_token_acts_as_its_owner_until_the_token_ends(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     token = await made(node, 60_000)
     clock_of(node).advance_ms(10_000)
@@ -115,7 +115,7 @@ async def test_who_signs_in_by_a_token_is_its_owner_until_the_token_ends(tmp_pat
             await client.answer(MetadataRequest(topics=[]), 12)
 
 
-async def test_a_token_of_another_broker_lets_nobody_in(tmp_path: Path) -> None:
+async def test_a_token_of_another_broker_is_refused(tmp_path: Path) -> None:
     """That holds even with the same key, because only the other broker's metadata has the token."""
     token = await made(await serving(tmp_path / "other"))
     node = await serving(tmp_path / "this", "connection.failed.authentication.delay.ms=0")
@@ -130,7 +130,7 @@ async def test_the_sooner_of_two_ends_counts(tmp_path: Path, reauth_ms: int, lif
         assert (await signed_in(client, await made(node, 60_000))).session_lifetime_ms == lifetime_ms
 
 
-async def test_what_has_expired_and_is_still_there_lets_nobody_do_anything(tmp_path: Path) -> None:
+async def test_an_expired_token_that_is_still_stored_permits_nothing(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     token = await made(node, 1)
     clock_of(node).advance_ms(10)
@@ -141,7 +141,7 @@ async def test_what_has_expired_and_is_still_there_lets_nobody_do_anything(tmp_p
             await client.answer(MetadataRequest(topics=[]), 12)
 
 
-async def test_a_token_makes_no_other_one(tmp_path: Path) -> None:
+async def test_a_token_cannot_create_another(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     token = await made(node)
     with connected(node) as client:
@@ -172,7 +172,7 @@ _ALLOWED = [
 
 
 @pytest.mark.parametrize(("protocol", "principal", "by_token", "allowed"), _ALLOWED)
-def test_who_has_proved_who_it_is_may_ask(
+def test_asking_for_tokens_requires_a_proven_identity(
     protocol: str, principal: Principal, by_token: bool, allowed: bool
 ) -> None:
     """A broker forwards requests over its own connection. They are refused only to a client that signed in by a
@@ -206,7 +206,7 @@ async def test_a_token_is_good_after_a_restart_by_the_same_secret_alone(tmp_path
         await node.stop()
 
 
-async def test_the_clock_removes_what_has_expired(tmp_path: Path) -> None:
+async def test_the_clock_removes_expired_tokens(tmp_path: Path) -> None:
     node = await serving(tmp_path, "delegation.token.expiry.check.interval.ms=1")
     short, long = await made(node, 1000), await made(node, 60_000)
     clock_of(node).advance_ms(1000)  # in its last millisecond it is good
@@ -262,7 +262,7 @@ def test_a_broker_tells_the_controller_that_its_client_came_by_a_token() -> None
     ("by_token", "error"),
     [(False, Error.NONE), (True, Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)],
 )
-async def test_a_controller_makes_none_for_who_came_by_a_token(
+async def test_a_controller_makes_no_token_for_users_signed_in_by_a_token(
     tmp_path: Path, by_token: bool, error: Error
 ) -> None:
     async with controllers.controller(tmp_path, KEY) as node:
@@ -276,13 +276,13 @@ async def test_a_controller_makes_none_for_who_came_by_a_token(
         assert direct.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-async def test_a_controller_alone_removes_what_has_expired(tmp_path: Path) -> None:
+async def test_only_a_controller_removes_expired_tokens(tmp_path: Path) -> None:
     async with controllers.controller(tmp_path, "delegation.token.expiry.check.interval.ms=1") as node:
         node.metadata.append([DelegationTokenRecord(owner="User:a", token_id="t")])
         await until(lambda: node.metadata.image.kept.find(DelegationTokenRecord, "t") is None)
 
 
-async def test_a_broker_that_isn_t_the_controller_asks_it_for_who_may_ask(tmp_path: Path) -> None:
+async def test_a_broker_asks_the_controller_about_the_right_to_ask(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     token = await made(node)
     asked: list[tuple[str, str]] = []

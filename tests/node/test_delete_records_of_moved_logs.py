@@ -75,7 +75,7 @@ async def test_it_waits_until_the_log_there_begins_where_it_was_to(tmp_path: Pat
     crash(node)
 
 
-async def test_it_is_told_where_the_places_change(tmp_path: Path) -> None:
+async def test_a_change_of_places_answers_the_request(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     lag(node)
     move(node, tmp_path / "b")
@@ -92,7 +92,7 @@ async def test_it_is_told_where_the_places_change(tmp_path: Path) -> None:
     crash(node)
 
 
-async def test_it_is_told_where_the_move_is_given_up(tmp_path: Path) -> None:
+async def test_giving_up_the_move_answers_the_request(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
     deleted = delete(node)

@@ -83,7 +83,7 @@ async def test_partitions_are_spread_and_their_records_say_where(tmp_path: Path)
         assert (tmp_path / name / ".kafka_cleanshutdown").exists()
 
 
-async def test_the_folders_have_one_cluster_and_ids_of_their_own(tmp_path: Path) -> None:
+async def test_the_folders_share_a_cluster_id_and_have_different_directory_ids(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
     found = [read_meta_properties(files, str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
     assert {properties["cluster.id"] for properties in found if properties} == {server.cluster_id}
@@ -120,7 +120,7 @@ async def test_a_folder_that_was_moved_counts_and_its_record_is_corrected(tmp_pa
     assert moved not in folders(tmp_path, "a")
 
 
-async def test_partitions_of_a_directory_that_is_another_one_by_now_are_told(
+async def test_partitions_of_a_directory_with_a_new_id_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A disk that isn't mounted leaves such a directory."""
@@ -138,7 +138,7 @@ async def test_partitions_of_a_directory_that_is_another_one_by_now_are_told(
     assert said not in caplog.text
 
 
-async def test_two_folders_of_one_partition_are_said(tmp_path: Path) -> None:
+async def test_two_folders_of_one_partition_are_reported(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
     (twice, *_) = folders(tmp_path, "a")
@@ -203,7 +203,7 @@ async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: 
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-async def test_a_folder_that_cannot_be_begun_with_is_as_one_that_failed(tmp_path: Path, name: str) -> None:
+async def test_a_folder_that_cannot_be_used_counts_as_failed(tmp_path: Path, name: str) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
 
@@ -234,7 +234,7 @@ async def test_the_metadatas_folder_must_not_fail(tmp_path: Path) -> None:
         await started(tmp_path, "a", "b")
 
 
-async def test_the_metadata_may_have_a_folder_of_its_own(tmp_path: Path) -> None:
+async def test_the_metadata_may_have_its_own_folder(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b", metadata="m")
     assert (tmp_path / "m" / "__cluster_metadata-0").is_dir()
     assert (tmp_path / "m" / "meta.properties").exists()
@@ -253,13 +253,13 @@ async def test_the_metadata_may_be_in_any_of_the_folders(tmp_path: Path) -> None
         await started(tmp_path, "a", "b")
 
 
-async def test_a_folder_named_twice_is_said(tmp_path: Path) -> None:
+async def test_a_folder_named_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="twice"):
         await started(tmp_path, "a", "b", "a/../a")
 
 
 @pytest.mark.fault("real_path")
-async def test_a_folder_whose_path_leads_nowhere_is_as_one_that_failed(tmp_path: Path) -> None:
+async def test_a_folder_whose_path_leads_nowhere_counts_as_failed(tmp_path: Path) -> None:
     def hook(operation: str, path: str, size: int) -> None:
         if operation == "real_path" and path == f"{tmp_path}/b":
             raise OSError(errno.EIO, "refused", path)
@@ -287,7 +287,7 @@ async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_pa
     assert again.partitions.get("t", 0).log.log_end_offset == 1
 
 
-async def test_what_a_leader_has_lost_is_not_looked_for_again(tmp_path: Path) -> None:
+async def test_a_leaders_lost_records_are_not_looked_for_again(tmp_path: Path) -> None:
     """Else no start would ever be a clean one again."""
     server = await filled(tmp_path, "a")
     log = server.partitions.get("t", 0).log

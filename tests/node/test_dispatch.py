@@ -60,7 +60,7 @@ def test_a_small_answer_is_one_object() -> None:
 
 
 @pytest.mark.parametrize("size", [JOINED_CHUNKS_BYTES + 2 * TOPIC_BYTES, JOINED_ANSWER_BYTES])
-def test_a_larger_one_is_not_joined_before_it_is_written(size: int) -> None:
+def test_a_larger_answer_is_not_joined_before_it_is_written(size: int) -> None:
     assert len(framed(size // TOPIC_BYTES)) > 1
 
 

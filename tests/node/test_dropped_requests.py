@@ -86,7 +86,7 @@ async def settle(node: Server) -> None:
 
 
 @pytest.mark.parametrize("name", requests())
-async def test_what_is_made_ready_for_a_client_that_hangs_up_is_dropped(node: Server, name: str) -> None:
+async def test_work_prepared_for_a_client_that_hangs_up_is_dropped(node: Server, name: str) -> None:
     create(node, ("t", 1))
     before = state(node)
     request, version = requests()[name]
@@ -102,7 +102,7 @@ async def test_what_is_made_ready_for_a_client_that_hangs_up_is_dropped(node: Se
 
 
 @pytest.mark.parametrize("name", requests())
-async def test_what_the_controller_has_begun_with_goes_through(
+async def test_work_that_the_controller_has_begun_is_finished(
     node: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(node, ("t", 1))

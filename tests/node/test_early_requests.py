@@ -171,7 +171,7 @@ def errors(answers: list[Any]) -> set[str]:
         ("share.coordinator.state.topic.num.partitions", SHARE_STATE_TOPIC, (2, SHARE_KEY), SHARE_STATES),
     ],
 )
-async def test_who_comes_to_a_coordinator_while_its_topic_is_made_waits_for_it(
+async def test_requests_to_a_coordinator_wait_while_its_topic_is_made(
     tmp_path: Path, setting: str, topic: str, find: tuple[int, str], early: Any
 ) -> None:
     node = await started(tmp_path, f"{setting}={MANY}")
@@ -181,7 +181,7 @@ async def test_who_comes_to_a_coordinator_while_its_topic_is_made_waits_for_it(
     assert errors(answers) == set()
 
 
-async def test_who_uses_a_topic_while_its_partitions_are_made_waits_for_them(node: Server) -> None:
+async def test_requests_for_a_topic_wait_while_its_partitions_are_made(node: Server) -> None:
     topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1)
     cause = CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7
     answers = await told_early(node, "t", cause, USES)
@@ -208,7 +208,7 @@ class HeldLoading:
     ("find", "early"),
     [((0, "g"), GROUPS), ((1, "tx"), TRANSACTIONS), ((2, SHARE_KEY), SHARE_STATES)],
 )
-async def test_who_comes_while_coordinators_are_loaded_after_a_start_waits_for_them(
+async def test_requests_wait_while_coordinators_load_after_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: tuple[int, str], early: Any
 ) -> None:
     key_type, key = find
@@ -228,7 +228,7 @@ async def test_who_comes_while_coordinators_are_loaded_after_a_start_waits_for_t
     assert errors(answers) == set()
 
 
-async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_for_it(
+async def test_requests_wait_while_a_transaction_coordinator_is_reelected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await started(tmp_path)
@@ -251,7 +251,7 @@ async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_
     assert errors(answers) == set()
 
 
-async def test_who_comes_to_a_coordinator_whose_broker_has_not_heard_yet_of_the_topic_waits_for_that(
+async def test_requests_wait_until_the_coordinators_broker_knows_the_topic(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EarlyRequests, "_may_lag", True)  # as if another node controlled this broker

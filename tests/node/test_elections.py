@@ -73,7 +73,7 @@ def test_a_replica_that_may_lead_is_elected(isr: list[int], elr: list[int], last
         ([], [], [NODE, OTHER]),
     ],
 )
-def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
+def test_a_replica_that_may_lack_acknowledged_records_is_not_elected(
     isr: list[int], elr: list[int], last_known: list[int]
 ) -> None:
     image = image_of(isr, elr, last_known)
@@ -83,12 +83,12 @@ def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
     assert broker_records.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]
 
 
-def test_nor_one_whose_directory_is_offline() -> None:
+def test_a_replica_in_an_offline_directory_is_not_elected() -> None:
     assert elect(image_of([NODE], []), NODE, [b"another directory"[:16]]) == []
     assert broker_records.without_leader(image_of([NODE], []), NODE, []) == []
 
 
-async def test_a_node_alone_leads_what_it_shares_with_brokers_that_cannot_be_there(tmp_path: Path) -> None:
+async def test_a_node_alone_leads_partitions_shared_with_brokers_that_cannot_exist(tmp_path: Path) -> None:
     """A cluster that was killed leaves such a folder. The other brokers' sessions would have ended."""
     node = await started(tmp_path)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])

@@ -43,7 +43,7 @@ async def turns_of_the_loop() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_waits_for_its_turn_is_served_and_answered_after_the_end_and_then_it_closes() -> None:
+async def test_requests_waiting_for_their_turn_are_answered_after_the_end_and_then_it_closes() -> None:
     client = of_turns()
     client.send(b"".join(map(frame, [b"a", b"b", b"c"])) + frame(b"part")[:-1])
     assert client.connection.eof_received()
@@ -54,7 +54,7 @@ async def test_what_waits_for_its_turn_is_served_and_answered_after_the_end_and_
     assert client.transport.closing
 
 
-async def test_what_stands_behind_a_request_in_work_is_served_after_the_end() -> None:
+async def test_requests_after_one_in_work_are_served_after_the_end() -> None:
     client = Client().connect()
     client.send(frame(b"wait") + frame(b"silent"))
     assert client.connection.eof_received()
@@ -68,7 +68,7 @@ async def test_what_stands_behind_a_request_in_work_is_served_after_the_end() ->
     assert not client.dispatcher.waiting[0].cancelled()
 
 
-async def test_where_all_is_served_the_end_closes_at_once() -> None:
+async def test_with_everything_served_the_end_closes_at_once() -> None:
     client = Client().connect()
     client.send(frame(b"a") + frame(b"part")[:-1])
     assert not client.connection.eof_received()
@@ -87,7 +87,7 @@ async def test_the_end_does_not_end_a_throttle() -> None:
     assert client.transport.closing
 
 
-async def test_who_has_ended_its_side_and_reads_nothing_is_served_no_further_until_it_does() -> None:
+async def test_a_half_closed_client_that_reads_nothing_is_served_no_further_until_it_does() -> None:
     client = of_turns()
     client.transport.unread_limit = 0
     client.send(frame(b"a") + frame(b"b"))
@@ -114,7 +114,7 @@ async def test_after_a_reset_requests_are_carried_out_up_to_the_first_that_is_an
     assert client.listener.connections == set()
 
 
-async def test_a_request_in_work_is_waited_for_after_a_reset_where_another_stands_behind_it() -> None:
+async def test_after_a_reset_a_request_in_work_is_waited_for_if_another_follows_it() -> None:
     client = Client().connect()
     client.send(frame(waiting(0)) + frame(waiting(1)) + frame(silent(2)) + frame(silent(3))[:-1])
     client.connection.connection_lost(RESET)
@@ -127,7 +127,7 @@ async def test_a_request_in_work_is_waited_for_after_a_reset_where_another_stand
 
 
 @pytest.mark.parametrize("behind", [b"", frame(silent(1))[:-1], frame(b"\0\1other")])
-async def test_with_no_produce_behind_it_a_request_in_work_is_abandoned_at_a_reset(behind: bytes) -> None:
+async def test_after_a_reset_a_request_in_work_is_abandoned_if_no_produce_follows_it(behind: bytes) -> None:
     client = Client().connect()
     client.send(frame(b"wait") + behind)
     client.connection.connection_lost(RESET)
@@ -138,7 +138,7 @@ async def test_with_no_produce_behind_it_a_request_in_work_is_abandoned_at_a_res
 @pytest.mark.parametrize(
     "end", [lambda connection: connection.hang_up(), lambda connection: connection.abort("idle")]
 )
-async def test_an_idle_limit_and_a_stop_end_what_is_carried_out_for_who_is_gone(
+async def test_an_idle_limit_and_a_stop_end_the_work_for_a_gone_client(
     end: Callable[[Connection], None],
 ) -> None:
     client = Client().connect()
@@ -152,7 +152,7 @@ async def test_an_idle_limit_and_a_stop_end_what_is_carried_out_for_who_is_gone(
     assert client.dispatcher.served == [b"wait"]
 
 
-async def test_what_we_close_for_is_not_gone_on_with_after_a_reset() -> None:
+async def test_after_a_reset_nothing_follows_a_request_that_closes_the_connection() -> None:
     client = Client().connect()
     client.send(frame(b"nonsense") + frame(silent(1)))
     client.connection.connection_lost(RESET)
@@ -161,7 +161,7 @@ async def test_what_we_close_for_is_not_gone_on_with_after_a_reset() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"nonsense", b"fault"])
-async def test_what_goes_wrong_for_who_is_gone_ends_it_and_a_fault_of_ours_is_reported(wrong: bytes) -> None:
+async def test_an_error_ends_the_work_for_a_gone_client_and_a_fault_of_ours_is_reported(wrong: bytes) -> None:
     client = Client().connect()
     client.send(frame(b"wait") + frame(silent(1)) + frame(silent(2)))
     client.connection.connection_lost(RESET)
@@ -178,7 +178,7 @@ async def test_what_goes_wrong_for_who_is_gone_ends_it_and_a_fault_of_ours_is_re
     assert client.listener.connections == set()
 
 
-async def test_one_turn_is_waited_for_where_a_client_reads_its_answers_before() -> None:
+async def test_a_client_that_reads_its_answers_first_waits_for_one_turn() -> None:
     client = of_turns()
     client.transport.unread_limit = 0
     client.send(b"".join(map(frame, [b"a", b"b", b"c"])))
@@ -194,7 +194,9 @@ async def test_one_turn_is_waited_for_where_a_client_reads_its_answers_before() 
 
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("run", RUNS)
-def test_all_that_a_client_sends_before_it_closes_is_served(run: Callable[..., Any], is_reset: bool) -> None:
+def test_everything_that_a_client_sends_before_it_closes_is_served(
+    run: Callable[..., Any], is_reset: bool
+) -> None:
     async def sent() -> None:
         loop = asyncio.get_running_loop()
         dispatcher, listener, gone = FakeDispatcher(), FakeListener(), asyncio.Event()

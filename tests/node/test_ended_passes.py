@@ -35,7 +35,7 @@ from tests.support.disk import files
 from tests.support.wishes import pauses, tell
 
 
-async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(tmp_path: Path) -> None:
+async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_swapped_in(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node, 200, 200)
     await cleaned(node)
@@ -66,7 +66,7 @@ def set_policy(node: Server, policy: str, *others: tuple[str, str]) -> None:
     )
 
 
-async def test_a_topic_that_is_compacted_no_more_keeps_its_records(tmp_path: Path) -> None:
+async def test_a_topic_no_longer_compacted_keeps_its_records(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node, 200, 200)
     log = partition_of(node).log
@@ -100,7 +100,7 @@ async def test_a_topic_that_is_compacted_again_goes_on_from_where_it_was(tmp_pat
     assert checkpoint(node) == 220
 
 
-async def test_a_topic_that_a_round_has_found_and_that_is_compacted_no_more_has_no_pass(
+async def test_a_topic_no_longer_compacted_after_a_round_chose_it_has_no_pass(
     tmp_path: Path,
 ) -> None:
     node = await with_topic(tmp_path)
@@ -140,7 +140,7 @@ async def test_a_pass_that_is_lost_again_is_made_later_and_with_fewer_keys(
 
 
 @pytest.mark.limit("storage.log.replaced_segments.PRODUCERS_PER_TURN")
-async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
+async def test_listing_the_last_writes_of_many_producers_takes_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_to_clean, "PRODUCERS_PER_TURN", 2)
@@ -178,7 +178,7 @@ async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
     assert len(plans) == 1
 
 
-async def test_a_pass_for_which_memory_is_short_while_its_producers_are_told_is_made_again(
+async def test_a_pass_that_lacks_memory_while_listing_producers_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_to_clean, "PRODUCERS_PER_TURN", 2)
@@ -197,7 +197,7 @@ async def test_a_pass_for_which_memory_is_short_while_its_producers_are_told_is_
     assert await cleaned(node) is None
 
 
-async def test_a_pass_that_fails_leaves_what_was_compacted_before_it(tmp_path: Path) -> None:
+async def test_a_pass_that_fails_leaves_earlier_compaction_in_place(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     await cleaned(node)
@@ -233,7 +233,7 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
     assert checkpoint(node) is None
 
 
-async def test_what_a_pass_over_a_deleted_topic_leaves_is_looked_for_in_no_other_topics_folder(
+async def test_leftovers_of_a_pass_over_a_deleted_topic_are_not_sought_in_a_new_topics_folder(
     tmp_path: Path,
 ) -> None:
     """The new topic has the same folder name as the old one."""
@@ -256,7 +256,7 @@ async def test_what_a_pass_over_a_deleted_topic_leaves_is_looked_for_in_no_other
     await node.stop()
 
 
-async def test_who_could_not_have_a_segment_rolled_is_told_and_no_pass_is_made_for_them(
+async def test_a_failed_roll_is_reported_to_the_caller_and_no_pass_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await with_topic(tmp_path)

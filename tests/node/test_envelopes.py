@@ -23,7 +23,7 @@ from tests.node.controllers import CREATE, PlayedBroker, connected, controller, 
 ENVELOPE = 0
 
 
-async def test_what_an_envelope_has_that_makes_no_sense_is_told(tmp_path: Path) -> None:
+async def test_nonsense_in_an_envelope_is_reported(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         client = connected(node)
         good = envelope(creation("t"), CREATE)
@@ -59,7 +59,7 @@ async def test_producer_ids_are_asked_for_in_an_envelope_too(tmp_path: Path) -> 
         assert told.error_code == Error.STALE_BROKER_EPOCH
 
 
-async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path: Path) -> None:
+async def test_an_envelope_counts_for_the_client_who_sent_its_contents(tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
     async with controller(tmp_path) as node:
 
@@ -74,7 +74,9 @@ async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path
     assert {*seen[1:]} == {("User:alice", "10.0.0.1")}
 
 
-async def test_who_is_above_its_quota_is_told_and_whoever_hands_on_isn_t_held_up(tmp_path: Path) -> None:
+async def test_a_client_above_its_quota_learns_it_and_the_forwarding_broker_is_not_held_up(
+    tmp_path: Path,
+) -> None:
     """The broker mutes its client for as long as the answer says."""
     async with controller(tmp_path) as node:
         await PlayedBroker(node, 2).start()

@@ -71,7 +71,7 @@ def test_only_the_environment_asks_for_the_running_loop() -> None:
     assert seen == []
 
 
-def test_only_files_are_asked_for_what_is_on_a_disk() -> None:
+def test_disk_contents_are_only_asked_of_files() -> None:
     seen = []
     for place, found in nodes():
         if place in NOT_OF_A_NODES_DISK:
@@ -112,7 +112,7 @@ def test_a_uuid_is_of_version_4_and_begins_with_no_dash() -> None:
         assert not uuid_to_text(drawn).startswith("-")
 
 
-def test_a_seed_repeats_what_is_drawn() -> None:
+def test_a_seed_repeats_its_draws() -> None:
     one, other = (Chance(random.Random(7).randbytes) for _ in range(2))
     assert [one.uuid(), one.folder_name(), one.randrange(100)] == [
         other.uuid(),
@@ -138,7 +138,7 @@ async def test_flushing_waits_for_no_deletion() -> None:
     assert sorted(order) == ["deleted", "flushed"]
 
 
-async def test_work_of_one_lane_is_done_in_the_order_it_came() -> None:
+async def test_work_of_one_lane_is_done_in_order() -> None:
     background = BackgroundThreads()
     done: list[int] = []
     told: list[int] = []

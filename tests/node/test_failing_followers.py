@@ -189,7 +189,7 @@ def test_a_full_disk_costs_its_partition_alone_which_goes_on_once_there_is_room(
     pair.until_level()
 
 
-def test_a_log_that_is_cut_off_in_part_only_is_lost_by_itself(pair: Pair) -> None:
+def test_a_log_cut_off_only_in_part_is_the_only_one_lost(pair: Pair) -> None:
     about_to_truncate(pair)
     refuse("truncate", "/one/", errno.EIO)
     go_on_beside(pair)
@@ -226,7 +226,7 @@ def test_too_little_memory_for_a_request_or_its_answer_costs_a_while(
     pair.until_level()
 
 
-def test_what_nobody_foresaw_costs_its_partition(
+def test_an_unforeseen_error_costs_only_its_partition(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail(monkeypatch, Follower, "learn_high_watermark", error=IndexError("out of it"))
@@ -243,7 +243,7 @@ def test_a_broken_invariant_stops_the_node(pair: Pair, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("state", [FETCHING, PAUSED, OUT_OF_RANGE])
-def test_nothing_is_asked_of_what_is_not_followed_any_more(tmp_path: Path, state: FollowState) -> None:
+def test_partitions_no_longer_followed_are_not_fetched(tmp_path: Path, state: FollowState) -> None:
     """This happens when the partition's directory has failed. Else its leader would take it for in sync, and keep
     sending records that nobody takes."""
     leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
@@ -264,7 +264,7 @@ def test_nothing_is_asked_of_what_is_not_followed_any_more(tmp_path: Path, state
     assert following.fetcher.request() is not None
 
 
-def test_who_is_not_followed_any_more_holds_up_nobody(tmp_path: Path) -> None:
+def test_partitions_no_longer_followed_hold_up_no_others(tmp_path: Path) -> None:
     """The partition's end isn't in the leader's log. The other partition is asked for nevertheless."""
     leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
     following.until_level(leader)

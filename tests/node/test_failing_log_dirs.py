@@ -209,7 +209,7 @@ async def test_the_groups_in_it_have_no_coordinator_and_all_others_go_on(tmp_pat
     assert again.groups.partition_of("group-1") == node.groups.partition_of("group-1")
 
 
-async def test_a_directory_that_works_again_after_a_restart_has_all_that_it_had(tmp_path: Path) -> None:
+async def test_a_directory_that_works_again_after_a_restart_has_all_its_records(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
     await node.stop()
@@ -231,7 +231,7 @@ async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
     assert errors(node, KEPT) == {Error.NONE}
 
 
-async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path: Path) -> None:
+async def test_the_last_of_two_directories_that_fail_at_once_stays(tmp_path: Path) -> None:
     node = await started(tmp_path, "a", "b", metadata="m")
     topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     refuse("/t-", "append")
@@ -243,7 +243,7 @@ async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path:
     assert write(node, 1) is Error.NONE
 
 
-async def test_what_cannot_be_recorded_is_later(tmp_path: Path) -> None:
+async def test_a_failure_that_cannot_be_recorded_is_recorded_later(tmp_path: Path) -> None:
     node = await filled(tmp_path)
 
     def hook(name: str, path: str, size: int) -> None:
@@ -278,7 +278,7 @@ async def test_its_partitions_cannot_be_elected(tmp_path: Path) -> None:
     assert node.metadata.image.topics["t"].partitions[LOST].leader == -1
 
 
-async def test_what_was_to_be_created_there_is_elsewhere(tmp_path: Path) -> None:
+async def test_replicas_to_be_created_in_a_failed_directory_go_elsewhere(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     dirs = [{"path": str(tmp_path / "b"), "topics": [{"name": "new", "partitions": [0]}]}]
     ask(node, alter_replica_log_dirs, 34, 2, {"dirs": dirs})
@@ -344,7 +344,7 @@ async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
 
 
 @pytest.mark.fault("volume")
-async def test_a_directory_whose_size_its_disk_does_not_say_is_described_as_one_that_failed(
+async def test_a_directory_whose_disk_hides_its_size_is_described_as_failed(
     tmp_path: Path,
 ) -> None:
     node = await filled(tmp_path)
@@ -368,7 +368,7 @@ async def test_a_directory_that_is_deleted_goes_offline_like_one_that_fails(tmp_
 
 
 @pytest.mark.fault("exists")
-async def test_a_directory_whose_disk_does_not_say_whether_it_is_there_goes_offline(tmp_path: Path) -> None:
+async def test_a_directory_whose_disk_hides_whether_it_exists_goes_offline(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse(f"{tmp_path}/b/", "exists")
     node.log_dirs.find_deleted()
@@ -393,7 +393,7 @@ async def test_the_metadatas_directory_that_is_deleted_or_moved_away_stops_the_n
     assert not (tmp_path / "a").exists()
 
 
-async def test_a_topic_that_needs_a_deleted_directory_does_not_make_it_anew(tmp_path: Path) -> None:
+async def test_a_topic_that_needs_a_deleted_directory_does_not_recreate_it(tmp_path: Path) -> None:
     node = await started(tmp_path, "a")
     shutil.rmtree(tmp_path / "a")
 

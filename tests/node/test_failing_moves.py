@@ -118,7 +118,7 @@ def recorded(node: Server, index: int) -> tuple[list[bytes], int]:
     return partition.directories, partition.leader
 
 
-async def test_what_it_left_in_another_directory_hides_no_record_of_a_new_topic(tmp_path: Path) -> None:
+async def test_leftovers_of_a_move_hide_no_record_of_a_new_topic(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     topics_of(node).delete([node.metadata.image.topics["t"]])
     create_again(node, tmp_path, "c")
@@ -131,7 +131,7 @@ async def test_what_it_left_in_another_directory_hides_no_record_of_a_new_topic(
     assert (log.log_start_offset, log.log_end_offset) == (0, 8)
 
 
-async def test_what_it_left_is_described_and_goes_on_once_the_directory_is_back(tmp_path: Path) -> None:
+async def test_leftovers_of_a_move_are_described_and_used_once_the_directory_is_back(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     size, lag, is_future = described(node, "c")[LOST]
     assert size > 0
@@ -145,7 +145,7 @@ async def test_what_it_left_is_described_and_goes_on_once_the_directory_is_back(
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (LOG_START, RECORDS)
 
 
-async def test_what_it_left_that_cannot_be_synced_leaves_no_clean_end(tmp_path: Path) -> None:
+async def test_leftovers_of_a_move_that_cannot_be_synced_prevent_a_clean_end(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     [future] = future_folders(tmp_path, "c")
     refuse(f"{future}/", "sync")
@@ -160,7 +160,7 @@ async def test_what_it_left_that_cannot_be_synced_leaves_no_clean_end(tmp_path: 
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool) -> None:
+async def test_leftovers_of_a_move_go_with_their_topic(tmp_path: Path, restarted: bool) -> None:
     node = await left_behind(tmp_path)
     node.housekeeping.checkpoint_log_start_offsets()
     if restarted:
@@ -177,7 +177,7 @@ async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool)
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
 
-async def test_what_is_left_is_not_taken_for_the_partition_while_its_directory_is_offline(
+async def test_leftovers_of_a_move_are_not_mistaken_for_the_partition_while_its_directory_is_offline(
     tmp_path: Path,
 ) -> None:
     node = await left_behind(tmp_path)

@@ -75,7 +75,7 @@ def test_an_address_that_holds_little_comes_before_smaller_needs_of_one_that_hol
     assert [each.granted for each in small] == [[10]] + [[]] * 9
 
 
-def test_who_has_waited_long_is_not_passed_over_by_smaller_needs_for_ever(schedule: Schedule) -> None:
+def test_a_long_waiter_is_not_passed_over_by_smaller_needs_forever(schedule: Schedule) -> None:
     memory = RequestMemory(schedule, 100)
     busy = [Holder(memory, "a").ask(20) for _ in range(5)]
     large = Holder(memory, "a").ask(60)
@@ -94,7 +94,7 @@ def test_who_has_waited_long_is_not_passed_over_by_smaller_needs_for_ever(schedu
     assert [each.granted for each in waiting] == [[20], [20], [], [], []]
 
 
-def test_of_those_that_have_waited_long_who_came_first_goes_first(schedule: Schedule) -> None:
+def test_long_waiters_go_in_the_order_they_came(schedule: Schedule) -> None:
     memory = RequestMemory(schedule, 100)
     busy = [Holder(memory, "a").ask(50) for _ in range(2)]
     first, second, small = (Holder(memory, host) for host in ("a", "a", "b"))
@@ -121,7 +121,7 @@ def test_many_that_wait_long_for_less_do_not_keep_a_large_need_waiting(schedule:
     assert large.granted == [60]
 
 
-def test_a_request_in_work_for_long_holds_up_nobody_that_there_is_room_for(schedule: Schedule) -> None:
+def test_a_request_in_work_for_long_holds_up_no_request_that_fits(schedule: Schedule) -> None:
     memory = RequestMemory(schedule, 100)
     Holder(memory, "a").ask(10)  # as a long poll
     whole = Holder(memory, "b").ask(100)
@@ -154,7 +154,7 @@ def test_requests_in_work_that_fill_the_memory_hold_up_others_no_longer_than_a_w
     assert not schedule.pending()
 
 
-def test_who_closes_where_nobody_waits_costs_nothing_for_each_of_the_others(
+def test_closing_a_connection_while_nobody_waits_costs_nothing_for_the_others(
     schedule: Schedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = RequestMemory(schedule, 1_000)
@@ -180,7 +180,7 @@ def test_a_connection_that_is_gone_does_not_wait_any_more(schedule: Schedule) ->
 
 
 @pytest.mark.parametrize("seed", range(examples(2)))
-def test_nobody_waits_for_ever_and_only_one_goes_above_the_bound(schedule: Schedule, seed: int) -> None:
+def test_no_request_waits_forever_and_only_one_goes_above_the_bound(schedule: Schedule, seed: int) -> None:
     """Connections ask for more and more, and end or are lost after a while. Some hang for ever."""
     chance = Random(seed)
     memory = RequestMemory(schedule, 100)
@@ -215,7 +215,7 @@ def test_nobody_waits_for_ever_and_only_one_goes_above_the_bound(schedule: Sched
     assert max(waited_s) > LONG_WAIT_S
 
 
-def test_of_those_that_waited_to_be_served_addresses_with_the_least_unread_come_first(
+def test_among_waiting_connections_addresses_with_the_least_unread_come_first(
     schedule: Schedule,
 ) -> None:
     memory = memory_of(schedule, MIB, unread_bytes=900_000)
@@ -232,7 +232,7 @@ def test_of_those_that_waited_to_be_served_addresses_with_the_least_unread_come_
 
 
 @pytest.mark.limit("broker.network.memory.MOST_CHECKS_FULL")
-def test_who_reads_a_byte_now_and_then_does_not_keep_others_waiting_for_ever(
+def test_reading_a_byte_now_and_then_does_not_keep_others_waiting_forever(
     schedule: Schedule, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -254,7 +254,7 @@ def test_who_reads_a_byte_now_and_then_does_not_keep_others_waiting_for_ever(
     assert waiting.dispatcher.served == [b"one"]
 
 
-def test_it_counts_anew_for_how_long_answers_fill_the_memory_once_there_was_room(schedule: Schedule) -> None:
+def test_the_time_that_answers_fill_the_memory_restarts_once_there_was_room(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB, unread_bytes=1_900_000)
     slower, slow = unread(schedule, memory, 3), unread(schedule, memory, 1)
     for _ in range(MOST_CHECKS_FULL - 1):

@@ -67,7 +67,7 @@ async def test_an_open_transaction_stays_unseen_in_the_last_of_many_partitions(t
 
 
 @in_loop
-async def test_what_is_not_committed_stays_unseen_in_the_last_of_many_partitions(tmp_path: Path) -> None:
+async def test_uncommitted_records_stay_unseen_in_the_last_of_many_partitions(tmp_path: Path) -> None:
     node = await started_with_backlogs(tmp_path)
     log = node.partitions.find("t", LAST).log
     append(log, batch())
@@ -78,7 +78,7 @@ async def test_what_is_not_committed_stays_unseen_in_the_last_of_many_partitions
 
 
 @pytest.mark.parametrize("room", [100, 300])
-def test_the_last_of_many_partitions_gives_no_more_than_it_is_asked_for(tmp_path: Path, room: int) -> None:
+def test_the_last_of_many_partitions_gives_no_more_than_asked(tmp_path: Path, room: int) -> None:
     @in_loop
     async def run() -> None:
         node = await started_with_backlogs(tmp_path)

@@ -98,7 +98,7 @@ def test_epoch_minus_one_with_an_id_closes_the_session() -> None:
 
 
 @pytest.mark.parametrize("session_id", [12345, -1])
-def test_an_unknown_session_is_said_to_be_unknown(session_id: int) -> None:
+def test_an_unknown_session_is_reported_as_unknown(session_id: int) -> None:
     assert Sessions().fetch(session_id, 1).error == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -152,7 +152,7 @@ def test_a_session_left_with_nothing_is_closed() -> None:
     assert len(sessions.sessions) == 0
 
 
-def test_an_incremental_answer_leaves_out_what_is_no_news() -> None:
+def test_an_incremental_answer_leaves_out_unchanged_partitions() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
     assert sessions.answer(sessions.fetch(session_id, 1)) == (session_id, [])
@@ -255,7 +255,7 @@ def _two_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_two_a_turn")
-def test_many_partitions_come_into_a_session_in_turns_and_are_told_in_turns() -> None:
+def test_many_partitions_join_a_session_and_are_answered_in_turns() -> None:
     sessions = Sessions()
     plan, taken = _in_turns(sessions.sessions.begin(**wanting(sessions, 0, 0, 7)))
     assert taken >= 4
@@ -274,7 +274,7 @@ def test_many_partitions_come_into_a_session_in_turns_and_are_told_in_turns() ->
 
 @pytest.mark.usefixtures("_two_a_turn")
 @pytest.mark.parametrize("turns_taken", range(1, 5))
-def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: int) -> None:
+def test_hanging_up_before_the_partitions_are_taken_over_changes_nothing(turns_taken: int) -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
     steps = sessions.sessions.begin(**wanting(sessions, session_id, 1, 7))
@@ -287,7 +287,7 @@ def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: 
 
 
 @pytest.mark.usefixtures("_two_a_turn")
-def test_of_two_requests_of_a_session_the_one_that_is_taken_over_first_counts() -> None:
+def test_of_a_sessions_two_requests_the_first_taken_over_counts() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
     steps = sessions.sessions.begin(**wanting(sessions, session_id, 1, 7))
@@ -304,7 +304,7 @@ def test_of_two_requests_of_a_session_the_one_that_is_taken_over_first_counts() 
 
 
 @pytest.mark.limit("broker.replicas.fetch_sessions.MOST_SESSION_PARTITIONS")
-def test_all_sessions_together_have_a_bound_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partitions_of_all_sessions_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 4)
     sessions = Sessions()
     first = sessions.open(("a", 0), ("a", 1))
@@ -359,7 +359,7 @@ def test_past_the_bound_the_longest_unused_go(monkeypatch: pytest.MonkeyPatch) -
     assert [index for index, each in enumerate(ids) if not sessions.fetch(each, 2).error] == [0, 2, 4]
 
 
-def test_who_has_the_slot_of_a_session_that_cant_be_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_session_keeps_its_slot_if_the_new_one_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", SLOTS + 1)
     sessions = Sessions()
     stale = sessions.open(("a", 0))
@@ -369,7 +369,7 @@ def test_who_has_the_slot_of_a_session_that_cant_be_keeps_it(monkeypatch: pytest
     assert [sessions.fetch(each, 1).error for each in (stale, *others)] == [Error.NONE] * SLOTS
 
 
-def test_who_takes_the_slot_of_another_takes_its_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taking_a_sessions_slot_frees_its_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", SLOTS)
     sessions = Sessions()
     stale = sessions.open(("a", 0))
@@ -379,7 +379,7 @@ def test_who_takes_the_slot_of_another_takes_its_partitions_too(monkeypatch: pyt
     assert [sessions.fetch(each, 1).error for each in others] == [Error.NONE] * (SLOTS - 1)
 
 
-def test_no_session_is_kept_of_names_that_no_topic_can_have() -> None:
+def test_impossible_topic_names_start_no_session() -> None:
     sessions = Sessions()
     assert sessions.open(("a" * 250, 0)) == 0
     session_id = sessions.open(("a" * 249, 0))

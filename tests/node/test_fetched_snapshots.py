@@ -18,7 +18,7 @@ from tests.node.metadata_logs import ALWAYS, LEVEL, begin, open_log, topic
 from tests.node.observers import Controller, catch_up, names, observer_in
 
 
-def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
+def test_snapshots_come_in_pieces_and_restart_where_one_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SNAPSHOT_PIECE_BYTES", 100)
@@ -60,7 +60,7 @@ def test_a_snapshot_that_is_on_its_way_is_given_up_where_another_controller_lead
 
 
 @pytest.mark.parametrize("other_by", [-1, 1])
-def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
+def test_a_snapshot_whose_pieces_disagree_about_its_size_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_by: int
 ) -> None:
     monkeypatch.setattr(module, "SNAPSHOT_PIECE_BYTES", 100)
@@ -80,7 +80,7 @@ def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
     assert names(observer._metadata) == names(metadata)
 
 
-def test_a_snapshot_of_its_own_that_a_fetched_one_overtakes_is_none_of_the_log(tmp_path: Path) -> None:
+def test_an_own_snapshot_overtaken_by_a_fetched_one_is_not_kept(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader")
     metadata.append(topic("t"))
     controller = Controller(metadata)

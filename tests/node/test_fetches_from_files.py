@@ -21,7 +21,7 @@ from tests.support.whole_server import handled
 from tests.support.wire import request_frame
 
 
-async def test_a_fetch_is_answered_to_its_end_though_its_topic_is_deleted_meanwhile(node: Server) -> None:
+async def test_a_fetch_is_answered_to_its_end_though_its_topic_is_deleted(node: Server) -> None:
     topics = topics_of(node)
     topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     partition = node.partitions.find("t", 0)

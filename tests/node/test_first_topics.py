@@ -18,7 +18,7 @@ from tests.support.submitting import drive
 from tests.support.whole_server import started
 
 
-async def test_they_are_made_as_they_are_written_and_those_that_are_there_stay(
+async def test_topics_are_made_as_written_and_existing_ones_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await started(tmp_path)
@@ -92,7 +92,7 @@ async def test_brokers_that_never_come_are_given_up(caplog: pytest.LogCaptureFix
     ("error", "stops"),
     [(MemoryError(), False), (OSError("disk"), False), (BrokenInvariantError("two of one"), True)],
 )
-async def test_an_error_of_ours_is_told_in_one_line_and_keeps_nobody_waiting(
+async def test_an_error_of_ours_is_reported_in_one_line_and_delays_nobody(
     caplog: pytest.LogCaptureFixture, when: str, error: Exception, stops: bool
 ) -> None:
     class Failing(OfCluster):

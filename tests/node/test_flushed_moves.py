@@ -64,7 +64,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_who_waits_for_a_commit_is_told_of_it_by_the_log_that_a_move_brings(tmp_path: Path) -> None:
+async def test_a_waiter_for_a_commit_is_called_by_the_log_that_a_move_brings(tmp_path: Path) -> None:
     background, heard = HeldSyncs(), Heard()
     node = await started(tmp_path, background)
     partition = node.partitions.get("t", 0)
@@ -91,7 +91,7 @@ async def test_who_waits_for_a_commit_is_told_of_it_by_the_log_that_a_move_bring
     await node.stop()
 
 
-async def test_who_waits_for_a_commit_in_a_deleted_topic_is_told_that_it_is_not_led_here(
+async def test_a_waiter_for_a_commit_in_a_deleted_topic_learns_that_it_is_not_led_here(
     tmp_path: Path,
 ) -> None:
     background, heard = HeldSyncs(), Heard()

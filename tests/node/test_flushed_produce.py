@@ -71,7 +71,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_producer_that_hangs_up_leaves_nobody_unanswered(tmp_path: Path) -> None:
+async def test_a_producer_that_hangs_up_leaves_no_other_unanswered(tmp_path: Path) -> None:
     node, (background, _other) = await syncing(tmp_path, 1)
     first, gone, behind = (asyncio.ensure_future(produce(node, (0,))) for _ in range(3))
     await settle()
@@ -85,7 +85,7 @@ async def test_a_producer_that_hangs_up_leaves_nobody_unanswered(tmp_path: Path)
     crash(node)
 
 
-async def test_an_answer_waits_for_its_own_batch_not_for_what_others_append(tmp_path: Path) -> None:
+async def test_an_answer_waits_only_for_its_own_batch(tmp_path: Path) -> None:
     node, (slow, quick) = await syncing(tmp_path, 3)
     waiting = asyncio.ensure_future(produce(node, (0, 1), 3))
     await settle()
@@ -123,7 +123,7 @@ async def test_a_batch_that_is_sent_again_is_not_acknowledged_before_the_disk_ha
     crash(node)
 
 
-async def test_what_the_disk_refuses_has_no_offset(tmp_path: Path) -> None:
+async def test_a_batch_that_the_disk_refuses_has_no_offset(tmp_path: Path) -> None:
     node, _backgrounds = await syncing(tmp_path, 1)
     waiting = asyncio.ensure_future(produce(node, (0,)))
     await settle()
@@ -146,7 +146,9 @@ async def test_a_producer_that_waits_for_a_deleted_topic_is_answered(tmp_path: P
     crash(node)
 
 
-async def test_nobody_reads_or_hears_of_what_flush_messages_still_has_to_sync(tmp_path: Path) -> None:
+async def test_records_that_flush_messages_has_not_synced_are_neither_read_nor_reported(
+    tmp_path: Path,
+) -> None:
     node, (background, _) = await syncing(tmp_path, 1)
     partition = node.partitions.get("orders", 0)
     answer = produce(node, (0,))
@@ -161,7 +163,7 @@ async def test_nobody_reads_or_hears_of_what_flush_messages_still_has_to_sync(tm
     crash(node)
 
 
-async def test_a_producer_is_told_that_its_topic_was_deleted_and_not_that_the_disk_failed(
+async def test_a_producer_learns_that_its_topic_was_deleted_and_not_that_the_disk_failed(
     tmp_path: Path,
 ) -> None:
     node, _backgrounds = await syncing(tmp_path, 1)

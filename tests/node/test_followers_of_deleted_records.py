@@ -18,9 +18,7 @@ def delete_before(leader: Leading, offset: int) -> None:
 
 
 @pytest.mark.parametrize("deleted", [4, 5, 6])
-def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
-    tmp_path: Path, deleted: int
-) -> None:
+def test_a_leader_without_old_epochs_leaves_nothing_below_its_start(tmp_path: Path, deleted: int) -> None:
     """The records below may never have been committed, and a crash that forgets where the log began would bring them
     back."""
     leader = leader_of_three(tmp_path / "leader")
@@ -41,7 +39,7 @@ def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
     assert bytes_of(open_log(tmp_path / "follower")) == bytes_of(leader.log)
 
 
-def test_where_a_leader_begins_is_written_down_as_its_follower_learns_it(tmp_path: Path) -> None:
+def test_a_leaders_log_start_is_recorded_as_its_follower_learns_it(tmp_path: Path) -> None:
     """Else deleted records would come back when all brokers are killed and another one comes to lead."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
@@ -55,7 +53,7 @@ def test_where_a_leader_begins_is_written_down_as_its_follower_learns_it(tmp_pat
     assert told == [2]
 
 
-def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path) -> None:
+def test_records_below_the_start_stay_if_the_logs_diverge_above_it(tmp_path: Path) -> None:
     """The records below the start are the same in both logs then, and go with their segment."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
@@ -71,7 +69,7 @@ def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path)
     assert bytes_of(following.log) == bytes_of(leader.log)
 
 
-def test_a_follower_that_is_level_as_all_is_deleted_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_level_follower_keeps_its_records_when_the_leader_deletes_all(tmp_path: Path) -> None:
     """Its records are of the same epoch, so they are the leader's too."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
@@ -88,7 +86,7 @@ def produce_by(leader: Leading, producer_id: int) -> None:
     leader.log.append(records, leader_epoch=leader.epoch, now_ms=0)
 
 
-def test_a_follower_knows_its_producers_still_where_all_that_it_has_is_committed(tmp_path: Path) -> None:
+def test_a_follower_keeps_its_producers_if_all_its_records_are_committed(tmp_path: Path) -> None:
     """Else it would append a retry again when it is the next leader."""
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
@@ -106,7 +104,7 @@ def test_a_follower_knows_its_producers_still_where_all_that_it_has_is_committed
     assert following.log.producers.producers[7].last_sequence == 40
 
 
-def test_a_follower_knows_its_producers_still_where_its_leader_said_that_the_logs_are_one(
+def test_a_follower_keeps_its_producers_if_the_leader_confirmed_equal_logs(
     tmp_path: Path,
 ) -> None:
     """A follower learns the high watermark one answer later."""
@@ -126,7 +124,7 @@ def test_a_follower_knows_its_producers_still_where_its_leader_said_that_the_log
     assert following.log.producers.producers[7].last_sequence == 40
 
 
-def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Path) -> None:
+def test_a_log_that_begins_after_its_leaders_end_is_cut_off_there(tmp_path: Path) -> None:
     """Else it would lack records of the new leader when it leads later."""
     leader = leader_of_three(tmp_path / "leader")
     log = open_log(tmp_path / "follower")
@@ -144,7 +142,7 @@ def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Pat
     assert bytes_of(log) == bytes_of(leader.log, 3)
 
 
-def test_a_log_that_parts_from_its_leaders_below_its_start_is_cut_off_there(tmp_path: Path) -> None:
+def test_a_log_that_diverges_from_its_leaders_below_its_start_is_cut_off_there(tmp_path: Path) -> None:
     leader = leader_of_three(tmp_path / "leader")
     following = Following(open_log(tmp_path / "follower"))
     following.until_level(leader)

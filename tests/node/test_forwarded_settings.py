@@ -126,7 +126,7 @@ async def test_the_brokers_own_loggers_are_its_own_to_set_and_the_rest_is_the_co
     assert response.responses[1].error_message == "no"
 
 
-async def test_with_nothing_left_nobody_is_asked(tmp_path: Path) -> None:
+async def test_with_nothing_left_no_request_is_forwarded(tmp_path: Path) -> None:
     joined = Joined(await started(tmp_path))
     assert codes(joined.ask(INCREMENTAL, OWN, only=True)) == [(LOGGER, "1", Error.NONE)]
     assert logging.getLogger(LOGGER_NAME).level == logging.NOTSET
@@ -151,7 +151,7 @@ async def test_the_old_way_goes_to_the_controller_too(tmp_path: Path) -> None:
         (EnvelopeResponse(response_data=b"nonsense"), Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_where_the_controller_has_no_answer_what_the_broker_did_itself_is_told_all_the_same(
+async def test_without_the_controllers_answer_the_brokers_own_results_are_still_returned(
     tmp_path: Path, told: Any, error: Error
 ) -> None:
     joined = Joined(await started(tmp_path))
@@ -161,7 +161,7 @@ async def test_where_the_controller_has_no_answer_what_the_broker_did_itself_is_
     assert codes(await answered(answer)) == [(LOGGER, "1", Error.NONE), (TOPIC, "t", error)]
 
 
-async def test_what_the_controller_passes_over_is_an_error(tmp_path: Path) -> None:
+async def test_an_entry_that_the_controller_omits_is_an_error(tmp_path: Path) -> None:
     joined = Joined(await started(tmp_path))
     answer = joined.ask(INCREMENTAL, LEFT)
     await joined.forwarded(44)

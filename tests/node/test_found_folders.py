@@ -43,7 +43,7 @@ def found(folder: Path, isr: list[int], named: bytes, *, elr: list[int] | None =
 
 @pytest.mark.parametrize(("named", "kept", "stray"), [(A, "a", "b"), (B, "b", "a")])
 @pytest.mark.parametrize("isr", [[OTHER, ME], [OTHER]])
-def test_the_recorded_one_counts_where_others_have_what_is_there(
+def test_the_recorded_folder_counts_if_others_have_the_records(
     tmp_path: Path, isr: list[int], named: bytes, kept: str, stray: str
 ) -> None:
     assert found(tmp_path, isr, named) == named
@@ -52,7 +52,7 @@ def test_the_recorded_one_counts_where_others_have_what_is_there(
     assert not (tmp_path / stray / "t-0").exists()
 
 
-def test_any_of_them_counts_where_the_record_names_neither_and_nobody_takes_it_for_whole(
+def test_any_folder_counts_if_the_record_names_neither_and_the_replica_is_out_of_sync(
     tmp_path: Path,
 ) -> None:
     assert found(tmp_path, [OTHER], ELSEWHERE) == A
@@ -63,7 +63,7 @@ def test_any_of_them_counts_where_the_record_names_neither_and_nobody_takes_it_f
     ("isr", "elr", "named"),
     [([ME], [], A), ([], [ME], A), ([OTHER, ME], [], ELSEWHERE), ([OTHER], [ME], ELSEWHERE)],
 )
-def test_what_nobody_else_may_have_is_said(
+def test_two_folders_are_refused_if_nobody_else_may_have_the_records(
     tmp_path: Path, isr: list[int], elr: list[int], named: bytes
 ) -> None:
     with pytest.raises(StartError, match=f"t-0 is both in {tmp_path}/a and in {tmp_path}/b"):

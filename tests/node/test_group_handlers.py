@@ -157,9 +157,7 @@ OF_ONE_GROUP: list[tuple[Any, int, Operation]] = [
 
 
 @pytest.mark.parametrize(("request_", "version", "operation"), OF_ONE_GROUP)
-def test_who_may_not_use_a_group_is_told_so_before_anything_else(
-    request_: Any, version: int, operation: Operation
-) -> None:
+def test_the_right_to_use_a_group_is_checked_first(request_: Any, version: int, operation: Operation) -> None:
     groups = OneShard()
     groups.authorizer.deny(operation, GROUP, "g")
 
@@ -170,7 +168,7 @@ def test_who_may_not_use_a_group_is_told_so_before_anything_else(
     assert groups.runtime.log == []
 
 
-def test_a_commit_of_who_may_not_use_the_group_is_refused_for_each_partition() -> None:
+def test_a_commit_without_the_right_to_the_group_is_refused_for_each_partition() -> None:
     groups = OneShard()
     groups.authorizer.deny(READ, GROUP, "g")
 
@@ -198,7 +196,7 @@ def test_a_commit_asks_for_the_group_and_then_for_each_topic() -> None:
     ]
 
 
-def test_who_may_not_read_a_topic_is_not_told_whether_it_is_there() -> None:
+def test_without_the_right_to_read_a_topic_its_existence_is_hidden() -> None:
     groups = OneShard()
     groups.authorizer.deny(READ, TOPIC)
     request = offset_commit()
@@ -209,7 +207,7 @@ def test_who_may_not_read_a_topic_is_not_told_whether_it_is_there() -> None:
     assert {topic.partitions[0].error_code for topic in answer.topics} == {Error.TOPIC_AUTHORIZATION_FAILED}
 
 
-def test_a_topic_id_that_is_not_known_is_so_for_everybody() -> None:
+def test_an_unknown_topic_id_is_unknown_to_everybody() -> None:
     groups = OneShard()
     groups.authorizer.deny(READ, TOPIC)
     request = offset_commit()
@@ -246,7 +244,7 @@ def test_offsets_are_shown_of_groups_that_may_be_described() -> None:
     assert groups.handle(request, 7).error_code == Error.GROUP_AUTHORIZATION_FAILED
 
 
-def test_offsets_of_topics_that_may_not_be_described_are_refused_behind_the_others() -> None:
+def test_offsets_of_topics_that_may_not_be_described_are_refused_after_the_others() -> None:
     groups = OneShard()
     groups.commit(("t", T), ("u", U))
     groups.authorizer.deny(DESCRIBE, TOPIC, "t")
@@ -260,7 +258,7 @@ def test_offsets_of_topics_that_may_not_be_described_are_refused_behind_the_othe
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_all_offsets_are_those_of_topics_that_may_be_described(version: int) -> None:
+def test_fetching_all_offsets_shows_topics_that_may_be_described(version: int) -> None:
     groups = OneShard()
     groups.commit(("t", T), ("u", U))
     groups.authorizer.deny(DESCRIBE, TOPIC, "t")
@@ -310,7 +308,7 @@ def test_a_consumer_group_with_topics_that_may_not_be_described_is_hidden() -> N
     ]
 
 
-def test_the_list_has_the_groups_that_may_be_described_or_all_for_who_may_describe_the_cluster() -> None:
+def test_the_list_has_groups_that_may_be_described_or_all_with_the_right_on_the_cluster() -> None:
     groups = OneShard()
     for group in ("g", "h"):
         offsets = staged(groups.shard, group, [NewOffset("t", T, 0, 7, -1, "")])
@@ -381,7 +379,7 @@ def test_an_answer_waits_for_the_commit_and_a_client_that_hung_up_is_passed_over
 
 
 @pytest.mark.parametrize(("request_", "version"), REQUESTS)
-def test_who_waits_while_leadership_is_lost_is_sent_elsewhere(
+def test_requests_waiting_when_leadership_is_lost_are_sent_elsewhere(
     request_: Callable[[], Any], version: int
 ) -> None:
     groups = OneShard()

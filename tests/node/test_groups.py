@@ -100,7 +100,7 @@ async def test_the_first_question_for_a_coordinator_is_answered_at_once(tmp_path
     assert join(node, version=4).error_code == Error.MEMBER_ID_REQUIRED
 
 
-async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> None:
+async def test_without_its_topic_no_group_is_coordinated_here(node: Server) -> None:
     assert join(node).error_code == Error.NOT_COORDINATOR
     assert ask(node, ListGroupsRequest(), 4).groups == []
 
@@ -147,7 +147,7 @@ async def test_a_session_ends_by_the_servers_clock(node: Server) -> None:
     assert heartbeat(node, member_id) is Error.UNKNOWN_MEMBER_ID
 
 
-async def test_groups_are_there_again_after_a_restart(tmp_path: Path) -> None:
+async def test_groups_survive_a_restart(tmp_path: Path) -> None:
     node = await started(tmp_path)
     find(node)
     member_id = await stable(node)
@@ -205,7 +205,7 @@ async def test_a_topic_that_is_deleted_takes_its_offsets_along(node: Server) -> 
     assert committed(node) == -1
 
 
-async def test_without_its_topic_a_coordinator_sends_everybody_away(node: Server) -> None:
+async def test_without_its_topic_a_coordinator_refuses_everybody(node: Server) -> None:
     find(node)
     await stable(node)
     parked = join(node)

@@ -45,9 +45,7 @@ def snapshots(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("missing", [(1,), (0, 2), (1, 2, 3)])
 @in_loop
-async def test_what_is_missing_below_a_snapshot_is_needed_by_nobody(
-    tmp_path: Path, missing: tuple[int, ...]
-) -> None:
+async def test_a_hole_below_a_snapshot_does_no_harm(tmp_path: Path, missing: tuple[int, ...]) -> None:
     found = await segments(tmp_path, *SETTINGS)
     newest = int(snapshots(tmp_path)[-1].name[:20])
     assert int(found[4].stem) <= newest
@@ -61,7 +59,7 @@ async def test_what_is_missing_below_a_snapshot_is_needed_by_nobody(
 
 
 @in_loop
-async def test_what_is_missing_above_a_snapshot_is_lost(tmp_path: Path) -> None:
+async def test_a_hole_above_a_snapshot_is_a_loss(tmp_path: Path) -> None:
     found = await segments(tmp_path, *SETTINGS)
     for path in snapshots(tmp_path):
         if int(path.name[:20]) >= int(found[3].stem):

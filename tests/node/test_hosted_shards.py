@@ -28,7 +28,7 @@ from tests.support.whole_server import started
 KEYS = ("a", "b", "c", "d", "e", "f")
 
 
-async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Server) -> None:
+async def test_shards_start_once_all_that_came_together_are_replayed(node: Server) -> None:
     create(node, "t", 2)
     hosting = Hosting(node)
     hosting.append(0, b"a")
@@ -74,7 +74,7 @@ async def test_a_shard_that_is_hosted_stays_as_it_is(node: Server) -> None:
     assert hosting.events == ["start"]
 
 
-async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(node: Server) -> None:
+async def test_a_shard_goes_with_its_partition_and_its_timers(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.follow()
@@ -88,7 +88,7 @@ async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(node: Se
     assert hosting.shards.all() == []
 
 
-async def test_a_topic_that_is_made_anew_has_shards_of_its_own(node: Server) -> None:
+async def test_a_recreated_topic_has_new_shards(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.append(0, b"a")
@@ -113,7 +113,7 @@ async def test_a_new_leader_epoch_leaves_a_shard_alone(node: Server) -> None:
     assert hosting.events == ["start", "timer"]
 
 
-async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(node: Server) -> None:
+async def test_a_new_leader_epoch_reloads_a_shard_that_asks_for_it(node: Server) -> None:
     create(node, "t", 2)
     hosting = Hosting(node, reloads_in_new_epoch=True)
     hosting.append(0, b"a")
@@ -129,7 +129,7 @@ async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(node: Serv
     assert hosting.shards.at(1) is of_one
 
 
-def test_the_reason_is_told_that_a_client_is_not_told() -> None:
+def test_the_log_names_a_reason_that_clients_do_not_see() -> None:
     error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
     error.__cause__ = CodecError("a topology of epoch -1")
     assert hosted_shard.reason(error) == "a topology of epoch -1"
@@ -191,7 +191,7 @@ async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(node:
     assert hosting.events == []
 
 
-async def test_a_partition_that_nobody_leads_has_no_shard_yet(node: Server) -> None:
+async def test_a_partition_without_a_leader_has_no_shard_yet(node: Server) -> None:
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
@@ -205,7 +205,7 @@ async def test_a_partition_that_nobody_leads_has_no_shard_yet(node: Server) -> N
     assert hosting.shards.at(0).leader_epoch == 0
 
 
-async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew(node: Server) -> None:
+async def test_a_partition_led_elsewhere_between_two_looks_is_read_again(node: Server) -> None:
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
@@ -221,7 +221,7 @@ async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew
     assert hosting.events == ["start", "unload", "start"]
 
 
-async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_hosted(
+async def test_keys_map_to_the_partitions_that_the_topic_had_when_first_hosted(
     tmp_path: Path,
 ) -> None:
     node = await started(tmp_path)
@@ -315,7 +315,7 @@ async def test_a_node_that_stops_gives_up_its_shards_before_the_background_ends(
     assert there == [False]
 
 
-async def test_a_transaction_of_a_version_that_nobody_knows_leaves_the_one_before_in_force(
+async def test_an_unknown_transaction_version_leaves_the_previous_one_in_force(
     tmp_path: Path,
 ) -> None:
     node = await coordinating(tmp_path)

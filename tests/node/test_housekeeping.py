@@ -48,7 +48,7 @@ class Done:
 
 @pytest.mark.limit("broker.housekeeping.MOST_LOGS_AT_ONCE")
 @pytest.mark.parametrize("what", TASKS)
-async def test_so_many_logs_are_gone_over_in_one_turn(
+async def test_one_turn_covers_a_limited_number_of_logs(
     node: Server, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     task, method = TASKS[what]
@@ -69,7 +69,7 @@ async def test_so_many_logs_are_gone_over_in_one_turn(
     assert done.logs.total() == 11
 
 
-async def test_logs_of_topics_with_flush_ms_alone_are_looked_at(
+async def test_only_logs_of_topics_with_flush_ms_are_examined(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(node, ("t", 2), ("other", 3))
@@ -93,7 +93,7 @@ async def test_a_turn_is_over_when_it_has_taken_its_time(
     assert done.turns == [2, 1, 0]
 
 
-async def test_a_log_that_is_closed_meanwhile_is_passed_over_and_a_stop_ends_it(
+async def test_a_log_closed_meanwhile_is_skipped_and_a_stop_ends_the_task(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(node, ("t", 5))
@@ -111,7 +111,7 @@ async def test_a_log_that_is_closed_meanwhile_is_passed_over_and_a_stop_ends_it(
     assert done.logs.total() == 2
 
 
-async def test_what_nobody_foresaw_of_one_log_keeps_the_next_round_from_nothing(
+async def test_an_unforeseen_error_in_one_log_does_not_affect_the_next_round(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(node, ("t", 2))
@@ -148,7 +148,7 @@ class Memory:
         return SimpleNamespace(cancel=lambda: None)
 
 
-async def test_what_there_was_no_memory_to_do_again_is_done_again_once_something_else_is_due(
+async def test_tasks_that_lacked_memory_to_repeat_repeat_once_another_is_due(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it, memory = node.housekeeping, Memory()
@@ -170,7 +170,9 @@ async def test_what_there_was_no_memory_to_do_again_is_done_again_once_something
     it.stop()
 
 
-async def test_who_had_no_memory_to_go_on_is_woken(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_that_lacked_memory_to_go_on_are_woken(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cleaner, moves, memory = node.cleaner, node.moves, Memory()
     monkeypatch.setattr(cleaner, "_scheduler", memory)
     monkeypatch.setattr(moves, "_scheduler", memory)

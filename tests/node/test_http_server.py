@@ -24,7 +24,7 @@ async def watched(folder: Path) -> tuple[Server, HttpServer]:
     return node, node.metrics._server
 
 
-async def test_a_path_is_answered_and_one_that_is_not_there_says_which_are(tmp_path: Path) -> None:
+async def test_an_existing_path_is_answered_and_a_missing_one_lists_them(tmp_path: Path) -> None:
     _, server = await watched(tmp_path)
     reply = await get(server.port, "/health?verbose")
     assert (reply.status, reply.body) == (200, b"ok\n")
@@ -33,7 +33,7 @@ async def test_a_path_is_answered_and_one_that_is_not_there_says_which_are(tmp_p
     assert reply.body == b"There is no /helth here; there is /clients, /health, /metrics, /ready.\n"
 
 
-async def test_what_changes_something_is_refused(tmp_path: Path) -> None:
+async def test_requests_that_change_something_are_refused(tmp_path: Path) -> None:
     _, server = await watched(tmp_path)
     reply = await get(server.port, "/health", "Content-Length: 0", method="POST")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
@@ -72,7 +72,7 @@ async def test_a_route_that_waits_is_answered_once_it_knows(tmp_path: Path) -> N
     await connection.close()
 
 
-async def test_a_request_whose_client_hangs_up_is_given_up(tmp_path: Path) -> None:
+async def test_a_request_whose_client_hangs_up_is_abandoned(tmp_path: Path) -> None:
     _, server = await watched(tmp_path)
     known: Later[HttpAnswer] = Later()
     given_up = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_a_body_that_is_too_long_closes_its_connection(tmp_path: Path) -> 
     await connection.close()
 
 
-async def test_who_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_client_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, server = await watched(tmp_path)
     monkeypatch.setattr(http_server, "REQUEST_S", 0.0)
     for said in (b"", b"GET /hea"):
@@ -135,7 +135,9 @@ async def test_who_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.Mo
         await connection.close()
 
 
-async def test_who_takes_no_answer_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_takes_no_answer_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, server = await watched(tmp_path)
     monkeypatch.setattr(http_server, "SEND_S", 0.0)
 
@@ -153,7 +155,7 @@ async def test_who_takes_no_answer_is_let_go(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.limit("broker.http.http_server.MOST_CONNECTIONS")
-async def test_who_asks_and_asks_and_takes_no_answer_is_read_no_further(
+async def test_a_client_that_keeps_asking_and_takes_no_answer_is_read_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its further requests stay with the client, and nothing is answered to them."""

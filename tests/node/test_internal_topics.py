@@ -64,7 +64,7 @@ class Controller:
         self.replies.pop(0)([(CreatableTopic(name=name), error) for name in names])
 
 
-def test_what_is_under_way_is_not_asked_for_again() -> None:
+def test_a_creation_under_way_is_not_requested_again() -> None:
     controller = Controller()
     controller.want("a")
     controller.want("a", "b")
@@ -74,7 +74,7 @@ def test_what_is_under_way_is_not_asked_for_again() -> None:
     assert controller.asked == [["a"], ["b"], ["a"]]
 
 
-def test_what_was_refused_is_told_for_a_while_and_not_asked_for_meanwhile() -> None:
+def test_a_refusal_is_reported_for_a_while_and_not_requested_again_meanwhile() -> None:
     controller = Controller()
     controller.want("a", "b")
     controller.refuse("a")
@@ -104,7 +104,7 @@ def test_an_error_of_ours_is_handed_on_and_nothing_stays_under_way() -> None:
 
 
 @pytest.mark.limit("broker.coordination.internal_topics.MOST_UNDER_WAY")
-def test_no_more_are_under_way_than_the_bound() -> None:
+def test_creations_under_way_are_bounded() -> None:
     controller = Controller()
     controller.want(*(f"t{index}" for index in range(MOST_UNDER_WAY + 1)))
     assert len(controller.asked[0]) == MOST_UNDER_WAY
@@ -113,7 +113,7 @@ def test_no_more_are_under_way_than_the_bound() -> None:
 
 
 @pytest.mark.limit("broker.coordination.internal_topics.MOST_REFUSALS")
-def test_no_more_refusals_are_remembered_than_the_bound() -> None:
+def test_remembered_refusals_are_bounded() -> None:
     controller = Controller()
     names = [f"t{index}" for index in range(MOST_REFUSALS + 5)]
     for name in names:
@@ -205,7 +205,7 @@ async def test_streams_groups_are_served_where_feature_and_setting_say_so(what: 
     assert answer.error_code == Error.UNSUPPORTED_VERSION
 
 
-async def test_a_group_has_settings_of_its_own(groups: Server) -> None:
+async def test_a_group_has_its_own_settings(groups: Server) -> None:
     node = groups
     own = {
         "streams.heartbeat.interval.ms": "7000",
@@ -220,7 +220,7 @@ async def test_a_group_has_settings_of_its_own(groups: Server) -> None:
     assert (await beat(node, heartbeat(0))).heartbeat_interval_ms == 7_000
 
 
-async def test_a_group_has_settings_of_kafka_4_4_of_its_own(groups: Server) -> None:
+async def test_a_group_has_its_own_settings_of_kafka_4_4(groups: Server) -> None:
     """These settings are read apart from the others: see `newer_streams_settings`."""
     own = {
         "streams.rack.aware.assignment.tags": " rack, zone,",
@@ -239,7 +239,7 @@ async def test_a_group_has_settings_of_kafka_4_4_of_its_own(groups: Server) -> N
     )
 
 
-async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Server) -> None:
+async def test_the_next_heartbeats_report_the_reason_against_a_topic(groups: Server) -> None:
     node = groups
     await beat(
         node, heartbeat(0, TopicInfo(name="c", topic_configs=[KeyValue(key="cleanup.policy", value="?")]))
@@ -253,7 +253,7 @@ async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Se
 
 
 @pytest.mark.limit("broker.coordination.internal_topics.MOST_SHOWN")
-def test_of_many_topics_the_log_names_a_few(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_a_few_of_many_topics(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "barnabas.topics")
     controller = Controller()
     for count in (MOST_SHOWN, MOST_SHOWN + 1):

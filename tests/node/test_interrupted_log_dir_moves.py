@@ -65,7 +65,7 @@ async def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> No
     assert recorded(again) == id_of(tmp_path, "b")
 
 
-async def test_a_future_log_that_says_more_than_the_present_one_begins_anew(tmp_path: Path) -> None:
+async def test_a_future_log_that_exceeds_the_present_one_is_started_again(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
     for _ in range(8):

@@ -57,7 +57,7 @@ async def test_a_start_that_is_given_up_says_which_controller_it_didnt_reach(tmp
     assert told.startswith(f"{start}{NOBODY}: ")
 
 
-async def test_who_connects_while_a_broker_waits_for_its_controller_is_refused(
+async def test_clients_are_refused_while_a_broker_waits_for_its_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's brokers refuse him too: other brokers would serve him meanwhile."""
@@ -84,7 +84,7 @@ async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_sto
     assert segment.read_bytes() == whole
 
 
-async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
+async def test_the_controller_has_its_own_id(tmp_path: Path) -> None:
     """The broker finds out when it knows the controllers only by their addresses."""
     async with controller(tmp_path / "controller") as other:
         folder = tmp_path / "broker"

@@ -46,7 +46,7 @@ async def test_a_key_store_in_pkcs12_is_shown_and_trusted(tmp_path: Path) -> Non
     await refused(node, client_context(OURS))
 
 
-async def test_another_password_is_refused_and_not_told(tmp_path: Path) -> None:
+async def test_a_wrong_password_is_refused_and_not_printed(tmp_path: Path) -> None:
     with pytest.raises(StartError) as raised:
         await node_of(tmp_path / "data", OURS, **settings(stored(tmp_path, "server"), "close sesame"))
     assert "its password is another one" in str(raised.value)

@@ -191,7 +191,7 @@ async def test_kafka_19163_a_group_deleted_with_pending_offsets_is_gone_and_its_
     assert committed(again) == (-1, Error.NONE), "nor does a replay bring it back"
 
 
-async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_what_was_prepared(
+async def test_kafka_19999_a_marker_repeated_after_a_crash_completes_the_prepared_transaction(
     tmp_path: Path,
 ) -> None:
     """The first answer to the marker is lost with the coordinator. The partition has the marker, but Complete* was

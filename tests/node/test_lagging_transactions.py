@@ -171,7 +171,7 @@ async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) 
     assert committed(node) == (5, Error.NONE)
 
 
-async def test_what_a_loaded_coordinator_found_prepared_is_marked_once_it_is_committed(
+async def test_a_transaction_loaded_as_prepared_gets_its_markers_once_it_is_committed(
     tmp_path: Path,
 ) -> None:
     node = await coordinating(tmp_path)

@@ -20,14 +20,14 @@ def test_a_response_of_none_is_an_answer_too() -> None:
     assert later.answer() is None
 
 
-def test_what_fails_at_once_is_raised_to_the_handler() -> None:
+def test_an_immediate_failure_is_raised_to_the_handler() -> None:
     later: Later[str] = Later()
     later.fail(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         later.answer()
 
 
-def test_who_waits_is_told_when_the_response_comes() -> None:
+def test_the_callback_runs_when_the_response_comes() -> None:
     later: Later[str] = Later()
     assert later.answer() is later
     told: list[str] = []
@@ -37,7 +37,7 @@ def test_who_waits_is_told_when_the_response_comes() -> None:
     assert told == ["response"]
 
 
-def test_who_waits_is_told_at_once_of_a_response_that_is_there() -> None:
+def test_the_callback_runs_at_once_if_the_response_is_already_there() -> None:
     later: Later[str] = Later()
     later.reply("response")
     told: list[str] = []
@@ -45,7 +45,7 @@ def test_who_waits_is_told_at_once_of_a_response_that_is_there() -> None:
     assert told == ["response"]
 
 
-def test_a_failure_is_raised_to_who_takes_the_response() -> None:
+def test_a_failure_is_raised_to_the_taker_of_the_response() -> None:
     later: Later[str] = Later()
     later.when_answered(lambda: None)
     later.fail(ZeroDivisionError())
@@ -55,14 +55,14 @@ def test_a_failure_is_raised_to_who_takes_the_response() -> None:
 
 @pytest.mark.parametrize("first", ["reply", "fail"])
 @pytest.mark.parametrize("second", ["reply", "fail"])
-def test_nobody_answers_twice(first: str, second: str) -> None:
+def test_a_second_answer_breaks_an_invariant(first: str, second: str) -> None:
     later: Later[object] = Later()
     getattr(later, first)(ZeroDivisionError())
     with pytest.raises(BrokenInvariantError):
         getattr(later, second)(ZeroDivisionError())
 
 
-def test_a_hang_up_is_told_once_and_drops_what_comes_after() -> None:
+def test_a_hang_up_is_reported_once_and_drops_later_answers() -> None:
     told: list[str] = []
     later: Later[str] = Later()
     later.on_abandon = lambda: told.append("abandoned")
@@ -74,7 +74,7 @@ def test_a_hang_up_is_told_once_and_drops_what_comes_after() -> None:
     assert told == ["abandoned"]
 
 
-def test_a_hang_up_behind_the_answer_tells_nobody() -> None:
+def test_a_hang_up_after_the_answer_is_not_reported() -> None:
     told: list[str] = []
     later: Later[str] = Later()
     later.on_abandon = lambda: told.append("abandoned")
@@ -90,7 +90,7 @@ async def _sum_of(first: Later[int], second: Later[int]) -> int:
     return await first + await second
 
 
-def test_what_is_begun_goes_on_within_the_call_of_who_answers() -> None:
+def test_begun_work_goes_on_within_the_call_that_answers() -> None:
     first: Later[int] = Later()
     second: Later[int] = Later()
     total = begun(_sum_of(first, second))
@@ -100,13 +100,13 @@ def test_what_is_begun_goes_on_within_the_call_of_who_answers() -> None:
     assert total.result() == 3
 
 
-def test_what_is_begun_and_waits_for_nothing_is_done_in_that_call() -> None:
+def test_begun_work_that_need_not_wait_is_done_at_once() -> None:
     first: Later[int] = Later()
     first.reply(1)
     assert begun(_sum_of(first, first)).result() == 2
 
 
-def test_what_is_begun_is_thrown_what_it_waits_for_and_fails_with_what_it_raises() -> None:
+def test_begun_work_receives_failures_and_fails_with_its_own_error() -> None:
     async def told_of_failure(awaited: Later[int]) -> int:
         try:
             return await awaited
@@ -120,7 +120,7 @@ def test_what_is_begun_is_thrown_what_it_waits_for_and_fails_with_what_it_raises
         answer.result()
 
 
-def test_what_is_begun_goes_to_its_end_though_nobody_waits_for_it_any_more() -> None:
+def test_begun_work_is_finished_though_nobody_waits_for_it_any_more() -> None:
     first: Later[int] = Later()
     done: list[int] = []
 
@@ -132,7 +132,7 @@ def test_what_is_begun_goes_to_its_end_though_nobody_waits_for_it_any_more() -> 
     assert done == [1]
 
 
-def test_what_is_carried_on_raises_to_who_answers() -> None:
+def test_carried_on_work_raises_to_the_caller_that_answers() -> None:
     async def refuse(awaited: Later[int]) -> None:
         await awaited
         raise ValueError("no")

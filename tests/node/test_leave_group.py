@@ -85,7 +85,7 @@ def test_members_of_a_consumer_group_leave_by_how_much_its_topics_are(
     assert {*groups.consumers.group.members} == {"new", classic[3]}
 
 
-def test_a_coordinator_that_is_another_one_meanwhile_is_the_answer_of_all(
+def test_a_coordinator_that_moves_meanwhile_fails_all_members(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = OneShard()

@@ -138,7 +138,7 @@ def test_a_heartbeat_that_fails_is_sent_again_after_the_interval(state: BrokerSt
     assert isinstance(broker.channel.request, BrokerHeartbeatRequest)
 
 
-def test_why_heartbeats_fail_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_that_heartbeats_fail_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker().reach(RUNNING)
     stale = BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH)
     timed_out = KafkaError(Error.REQUEST_TIMED_OUT, "it isn't there")
@@ -154,7 +154,7 @@ def test_why_heartbeats_fail_is_said_once(caplog: pytest.LogCaptureFixture) -> N
     assert told == [meant, "it isn't there", meant, meant]
 
 
-def test_what_a_heartbeat_says() -> None:
+def test_the_contents_of_a_heartbeat() -> None:
     broker = Broker(cordoned=lambda: [b"c" * 16])
     broker.life.start()
     assert broker.channel.request.broker_id == 7
@@ -207,9 +207,7 @@ def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late(
 @pytest.mark.parametrize(
     ("trouble", "reason"), [("nobody is there", "nobody is there"), ("", "no controller has answered")]
 )
-def test_a_start_that_is_given_up_before_anything_was_answered_says_what_is_known(
-    trouble: str, reason: str
-) -> None:
+def test_a_start_given_up_before_any_answer_reports_the_known_reason(trouble: str, reason: str) -> None:
     broker = Broker()
     broker.life.start()
     broker.channel.trouble = trouble
@@ -227,7 +225,7 @@ def test_once_it_is_registered_it_is_never_too_late() -> None:
     assert (broker.life.state, broker.told) == (RUNNING, ["caught up", "unfenced"])
 
 
-def test_a_directory_that_failed_is_told_of_at_once_and_for_ever() -> None:
+def test_a_failed_directory_is_reported_at_once_and_forever() -> None:
     broker = Broker().reach(RUNNING)
     broker.life.lost_directory(b"d" * 16)
     broker.timers.next()
@@ -241,7 +239,7 @@ def test_a_directory_that_failed_is_told_of_at_once_and_for_ever() -> None:
 
 
 @pytest.mark.parametrize("state", [STARTING, RECOVERY])
-def test_who_is_not_running_is_let_go_at_once(state: BrokerState) -> None:
+def test_a_broker_that_is_not_running_is_let_go_at_once(state: BrokerState) -> None:
     broker = Broker().reach(state)
     broker.life.begin_controlled_shutdown()
     assert broker.life.state is STOPPING
@@ -268,7 +266,7 @@ def test_a_shutdown_that_was_begun_is_not_begun_again() -> None:
     assert broker.timers.next() == INTERVAL_MS  # sooner only after the first answer
 
 
-def test_nothing_is_said_any_more_by_one_that_stopped() -> None:
+def test_a_stopped_broker_sends_nothing() -> None:
     broker = Broker().reach(RUNNING)
     broker.life.stop()
     broker.life.ready()
@@ -288,14 +286,14 @@ def test_after_a_failure_nothing_is_sent_at_once_whatever_has_changed() -> None:
     assert broker.timers.next() == INTERVAL_MS
 
 
-def test_whoever_has_been_let_go_is_not_told_again() -> None:
+def test_a_broker_is_let_go_only_once() -> None:
     broker = Broker().reach(STARTING)
     for _ in range(3):
         broker.life.begin_controlled_shutdown()
     assert broker.told == ["let go"]
 
 
-def test_who_is_told_may_change_what_comes_next() -> None:
+def test_a_callback_may_change_the_next_request() -> None:
     broker = Broker().reach(RECOVERY)
     object.__setattr__(broker.life._listening, "unfenced", broker.life.begin_controlled_shutdown)
     broker.life.ready()
@@ -308,7 +306,7 @@ def test_who_is_told_may_change_what_comes_next() -> None:
 
 
 @pytest.mark.limit("broker.peers.lifecycle.LONGEST_SHUTDOWN_S")
-def test_nobody_is_waited_for_longer_than_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shutdown_waits_five_minutes_at_most(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker().reach(PENDING)
     broker.told.clear()
     passed_ms = 0

@@ -71,14 +71,14 @@ def test_a_name_that_no_name_service_takes_has_no_address(host: str) -> None:
 @pytest.mark.parametrize(
     ("host", "address"), [("127.0.0.7", "127.0.0.7"), ("[::1]", "::1"), ("::1", "::1"), ("", "127.0.0.1")]
 )
-def test_an_address_is_its_own(host: str, address: str) -> None:
+def test_an_address_needs_no_lookup(host: str, address: str) -> None:
     assert NAMES.address_of(host) == address
 
 
 @pytest.mark.parametrize(
     ("found", "address"), [(["::1", "10.0.0.1", "10.0.0.2"], "10.0.0.1"), (["::1", "::2"], "::1")]
 )
-def test_of_several_addresses_the_first_counts_and_ipv4_before_ipv6(
+def test_the_first_of_several_addresses_counts_and_ipv4_before_ipv6(
     monkeypatch: pytest.MonkeyPatch, found: list[str], address: str
 ) -> None:
     def look_up(*args: Any, **kwargs: Any) -> Any:
@@ -127,11 +127,11 @@ def test_connections_by_host_that_make_no_sense_are_refused(text: str) -> None:
         connections_per_host(text)
 
 
-def test_a_number_below_zero_lets_nobody_in() -> None:
+def test_a_number_below_zero_admits_nobody() -> None:
     assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}, HostNames(NAMES), 1000), "127.0.0.1") == 0
 
 
-def test_the_process_has_no_more_connections_than_descriptors_for_them() -> None:
+def test_connections_are_limited_to_the_descriptors_of_the_process() -> None:
     limits = ConnectionLimits(100, 100, {}, HostNames(NAMES), 2)
     assert admits(limits, "127.0.0.1") == 2
     limits.configure(3, 3, {})
@@ -140,7 +140,9 @@ def test_the_process_has_no_more_connections_than_descriptors_for_them() -> None
     assert admits(limits, "127.0.0.1") == 1
 
 
-def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_host_that_cannot_be_resolved_leaves_the_limits_as_they_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     limits = ConnectionLimits(100, 100, {"127.0.0.1": 2}, HostNames(NAMES), 1000)
     limits.configure(100, 3, {"127.0.0.1": 1, "a..b": 3})
     assert limits.unresolved == ["a..b"]
@@ -204,7 +206,9 @@ async def test_a_record_of_the_past_stops_no_broker(
 # --- quotas of addresses ------------------------------------------------------------------------------------
 
 
-async def test_a_quota_of_what_is_no_host_is_refused(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quota_for_an_impossible_host_is_refused(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer_at_once(monkeypatch, NAMES.address_of)
     before = node.metadata.next_offset
     for host in UNRESOLVED[:3]:
@@ -336,7 +340,7 @@ async def test_a_record_with_a_number_beyond_java_s_int_is_brought_within(
 
 
 @pytest.mark.parametrize(("names", "held"), [(("a", "b"), "b"), (("a", None), None), (("", "b"), "b")])
-async def test_of_an_entity_type_that_comes_twice_the_last_name_counts(
+async def test_the_last_name_of_a_repeated_entity_type_counts(
     tmp_path: Path, names: tuple[str | None, ...], held: str | None
 ) -> None:
     node = await started(tmp_path)

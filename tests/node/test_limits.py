@@ -61,7 +61,7 @@ async def test_only_produce_may_be_larger_than_a_control_request(
 
 
 @pytest.mark.limit("broker.controller.replica_placer.MOST_PREFERRED")
-def test_what_clients_prefer_without_its_being_there_is_remembered_up_to_a_bound(
+def test_preferred_directories_of_missing_replicas_are_remembered_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(placement, "MOST_PREFERRED", 2)
@@ -86,7 +86,7 @@ def test_records_of_a_snapshot_are_spread_over_batches_by_their_bytes(
 
 
 @pytest.mark.limit("broker.controller.topic_requests.MAX_PARTITIONS_PER_REQUEST")
-def test_a_request_creates_no_more_partitions_than_it_may() -> None:
+def test_a_request_creates_only_so_many_partitions_as_it_may() -> None:
     most = topic_requests.MAX_PARTITIONS_PER_REQUEST
     half = CreatableTopic(name="a", num_partitions=most // 2)
     by_default = CreatableTopic(name="b", num_partitions=-1)
@@ -134,7 +134,7 @@ def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
 
 @pytest.mark.limit("broker.starting.LEAST_DESCRIPTORS")
 @pytest.mark.parametrize("allowed", [descriptors.LEAST_DESCRIPTORS, 1_000, 4_096, 100_000])
-def test_clients_leave_descriptors_for_files_and_all_else(
+def test_clients_leave_descriptors_for_files_and_everything_else(
     monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
@@ -201,7 +201,7 @@ def test_a_process_takes_the_descriptors_that_it_may_have(
         (resource.RLIM_INFINITY, MOST_RETIRED_FILES),
     ],
 )
-def test_files_out_of_use_take_an_eighth_at_most_of_what_a_process_may_have_open(
+def test_unused_files_take_at_most_an_eighth_of_the_processs_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, kept_open: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))

@@ -47,7 +47,7 @@ def context(listener_name: str, api_version: int) -> Any:
     return Context(listener_name, api_version)
 
 
-async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Path) -> None:
+async def test_an_unadvertised_listener_is_announced_to_nobody(tmp_path: Path) -> None:
     node = await started(tmp_path, *TWO_LISTENERS)
     topics_of(node).create([CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
     registered = node.metadata.image.brokers[node.node_id].record
@@ -98,7 +98,7 @@ async def test_the_backlog_is_the_settings(tmp_path: Path, monkeypatch: pytest.M
     assert set(asked) == {7}
 
 
-async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(
+async def test_clients_that_connect_while_the_folders_are_opened_are_served_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [port] = free_ports(1)
@@ -126,7 +126,7 @@ async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_pat
     first.close()
 
 
-async def test_who_connects_is_refused_until_somebody_listens_again(tmp_path: Path) -> None:
+async def test_clients_are_refused_until_the_node_listens_again(tmp_path: Path) -> None:
     endpoints = bind_all(configured(tmp_path).listeners, SocketNetwork(), 50)
     [endpoint] = endpoints
     where = "127.0.0.1", endpoint.port
@@ -141,7 +141,7 @@ async def test_who_connects_is_refused_until_somebody_listens_again(tmp_path: Pa
     endpoints.close()
 
 
-async def test_a_port_that_another_took_meanwhile_is_told(tmp_path: Path) -> None:
+async def test_a_port_taken_meanwhile_is_reported(tmp_path: Path) -> None:
     endpoints = bind_all(configured(tmp_path).listeners, SocketNetwork(), 50)
     [endpoint] = endpoints
     endpoints.refuse()

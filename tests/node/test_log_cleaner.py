@@ -58,7 +58,7 @@ async def test_the_active_segment_is_compacted_only_where_it_is_asked_for(tmp_pa
     assert list(records(node)) == [1]
 
 
-async def test_a_dirty_log_is_compacted_by_itself_and_one_that_is_not_dirty_enough_is_not(
+async def test_a_dirty_log_is_compacted_without_a_request_and_a_less_dirty_one_is_not(
     tmp_path: Path,
 ) -> None:
     node = await with_topic(tmp_path, min_cleanable_dirty_ratio="0.5")
@@ -72,7 +72,7 @@ async def test_a_dirty_log_is_compacted_by_itself_and_one_that_is_not_dirty_enou
     assert len(records(node, "clean")) == 20
 
 
-async def test_all_that_are_dirty_are_compacted_one_after_the_other(tmp_path: Path) -> None:
+async def test_all_dirty_logs_are_compacted_one_after_the_other(tmp_path: Path) -> None:
     node = await started(tmp_path)
     names = ["a", "b", "c", "d"]
     for name in names:
@@ -110,7 +110,7 @@ async def test_the_next_pass_need_not_wait_until_the_one_before_is_put_in_place(
     assert all(records(node, name) == LAST for name in names)
 
 
-async def test_what_was_compacted_is_known_after_a_restart(tmp_path: Path) -> None:
+async def test_compaction_is_remembered_after_a_restart(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     await cleaned(node)
@@ -120,7 +120,7 @@ async def test_what_was_compacted_is_known_after_a_restart(tmp_path: Path) -> No
     assert records(node) == LAST
 
 
-async def test_what_was_compacted_is_known_after_a_crash(tmp_path: Path) -> None:
+async def test_compaction_is_remembered_after_a_crash(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     await cleaned(node)
@@ -146,7 +146,7 @@ async def test_a_tombstone_goes_in_the_second_pass_after_its_time(tmp_path: Path
     assert list(records(node)) == [2]
 
 
-async def test_an_open_transaction_bounds_what_is_compacted(tmp_path: Path) -> None:
+async def test_an_open_transaction_limits_compaction(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node, 6)
     partition_of(node).log.verifies_transactions = False
@@ -170,7 +170,7 @@ async def test_a_map_that_is_full_takes_several_passes(
     assert checkpoint(node) == 40
 
 
-async def test_what_was_appended_while_it_was_compacted_is_there(tmp_path: Path) -> None:
+async def test_records_appended_during_compaction_are_kept(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     done: list[Exception | None] = []
@@ -238,7 +238,7 @@ async def test_nothing_is_left_of_a_pass_that_the_stop_of_the_node_ended(tmp_pat
 # --- settings
 
 
-async def test_nothing_is_compacted_where_the_cleaner_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
+async def test_with_the_cleaner_off_only_requested_compaction_happens(tmp_path: Path) -> None:
     node = await with_topic(tmp_path, "log.cleaner.enable=false", min_cleanable_dirty_ratio="0.0")
     fill(node)
     node.cleaner.look()
@@ -308,7 +308,7 @@ async def test_a_checkpoint_below_the_log_start_follows_it_at_once(tmp_path: Pat
 # --- what can't be compacted
 
 
-async def test_a_partition_that_can_not_be_compacted_is_told_and_left_alone_until_a_restart(
+async def test_a_partition_that_cannot_be_compacted_is_reported_and_left_alone_until_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await with_topic(tmp_path, min_cleanable_dirty_ratio="0.0", cleanup_policy="compact,delete")
@@ -357,7 +357,7 @@ async def test_a_disk_that_refuses_leaves_the_log_as_it_is_and_it_is_compacted_l
     assert batches(node)[-1][0] == 19
 
 
-async def test_a_producers_epoch_is_known_from_what_is_left_of_its_marker_without_a_snapshot(
+async def test_without_a_snapshot_the_rest_of_a_marker_tells_its_producers_epoch(
     tmp_path: Path,
 ) -> None:
     node = await with_topic(tmp_path, delete_retention_ms="0")

@@ -58,7 +58,7 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "RETRY_S", 0.001)
 
 
-async def test_a_partition_is_moved_with_all_that_it_has(tmp_path: Path) -> None:
+async def test_a_move_takes_all_of_a_partition_along(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     assert move(node, tmp_path / "b") is Error.NONE
     assert (folders(tmp_path, "a"), folders(tmp_path, "b")) == (["t-0"], ["future"])
@@ -75,7 +75,7 @@ async def test_a_partition_is_moved_with_all_that_it_has(tmp_path: Path) -> None
     assert values(again) == expected(b"more")
 
 
-async def test_what_is_appended_on_the_way_comes_too(tmp_path: Path) -> None:
+async def test_records_appended_during_a_move_come_too(tmp_path: Path) -> None:
     node = await filled(tmp_path, "log.segment.bytes=1048576")
     move(node, tmp_path / "b")
     more: list[bytes] = []
@@ -125,7 +125,7 @@ async def test_producers_and_open_transactions_go_on(tmp_path: Path) -> None:
     assert partition_of(again).log.log_end_offset == RECORDS + 5
 
 
-async def test_a_producer_is_known_of_whom_nothing_is_left_to_copy(tmp_path: Path) -> None:
+async def test_a_producer_without_records_left_to_copy_stays_known(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     append(node, b"p", producer_id=9, producer_epoch=1, base_sequence=0)
     append(node, b"behind")
@@ -188,7 +188,7 @@ async def test_another_destination_takes_the_place_of_the_first(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("assigning", [False, True], ids=["on the way", "about to change places"])
-async def test_another_destination_is_begun_once_it_is_committed_that_the_first_is_given_up(
+async def test_another_destination_is_begun_once_giving_up_the_first_is_committed(
     tmp_path: Path, assigning: bool
 ) -> None:
     node = await filled(tmp_path)
@@ -230,7 +230,7 @@ async def test_the_last_of_several_wishes_counts_while_a_move_is_being_given_up(
     assert values(node) == expected()
 
 
-async def test_a_move_goes_on_where_it_could_not_be_recorded_that_it_is_given_up(tmp_path: Path) -> None:
+async def test_a_move_goes_on_if_giving_it_up_could_not_be_recorded(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     lag(node)
     move(node, tmp_path / "b")
@@ -347,7 +347,7 @@ async def test_a_log_on_its_way_is_flushed_and_kept_short_as_others_are(tmp_path
     assert change.log.log_start_offset == change.log.log_end_offset > 0
 
 
-async def test_who_waits_for_the_disk_is_told_across_the_change(tmp_path: Path) -> None:
+async def test_a_waiter_for_the_disk_is_called_across_the_change(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     told: list[Exception | None] = []
     log = partition_of(node).log

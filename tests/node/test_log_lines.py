@@ -42,7 +42,7 @@ def test_a_line_has_time_level_and_logger() -> None:
         ("Zürich 東京", "Zürich 東京"),
     ],
 )
-def test_what_comes_from_outside_forges_no_line_and_moves_no_cursor(name: str, shown: str) -> None:
+def test_outside_text_forges_no_log_line_and_moves_no_cursor(name: str, shown: str) -> None:
     line = formatted("group %s is empty", name)
     assert shown in line
     assert line.isprintable()

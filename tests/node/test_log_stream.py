@@ -40,7 +40,7 @@ def lines(count: int) -> list[str]:
     return [f"{number:06d} {'x' * 120}\n" for number in range(count)]
 
 
-def test_a_line_is_there_as_soon_as_it_is_written(pipe: tuple[int, int]) -> None:
+def test_a_line_is_readable_as_soon_as_it_is_written(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     LogStream(writer, "utf-8").write("Käfer\n")
     assert os.read(reader, 100) == "Käfer\n".encode()
@@ -53,9 +53,7 @@ def test_a_line_that_the_encoding_has_no_words_for_is_escaped(pipe: tuple[int, i
 
 
 @pytest.mark.parametrize("waits", [True, False])  # it depends on who opened the descriptor
-def test_lines_that_nobody_reads_yet_hold_nobody_up_and_come_in_order(
-    pipe: tuple[int, int], waits: bool
-) -> None:
+def test_unread_lines_hold_nobody_up_and_come_in_order(pipe: tuple[int, int], waits: bool) -> None:
     reader, writer = pipe
     os.set_blocking(writer, waits)
     stream = LogStream(writer, "utf-8")
@@ -76,7 +74,7 @@ def test_a_line_longer_than_the_pipe_comes_whole(pipe: tuple[int, int]) -> None:
 
 
 @pytest.mark.limit("broker.process.log_stream.MOST_WAITING_BYTES")
-def test_past_the_bound_lines_are_dropped_and_their_number_is_told(pipe: tuple[int, int]) -> None:
+def test_past_the_bound_lines_are_dropped_and_their_number_is_reported(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     stream = LogStream(writer, "utf-8")
     written = lines(12_000)
@@ -88,7 +86,7 @@ def test_past_the_bound_lines_are_dropped_and_their_number_is_told(pipe: tuple[i
     assert told == f"{len(written) - len(kept)} lines of the log are missing here: nobody read it\n"
 
 
-def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tuple[int, int]) -> None:
+def test_lines_after_a_dropped_one_are_dropped_until_that_is_reported(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     stream = LogStream(writer, "utf-8")
     written = lines(12_000)
@@ -99,7 +97,7 @@ def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tu
     assert "behind the gap\n" not in lines_until_missing(reader)
 
 
-def test_an_object_that_logs_as_it_is_collected_amid_a_line_holds_up_nobody(
+def test_an_object_that_logs_while_collected_during_a_line_holds_nobody_up(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = pipe
@@ -118,7 +116,7 @@ def test_an_object_that_logs_as_it_is_collected_amid_a_line_holds_up_nobody(
     assert os.read(reader, 100) == b"of the object\nwhole\n"
 
 
-def test_where_no_thread_can_be_started_the_next_line_tries_again(
+def test_if_no_thread_can_be_started_the_next_line_tries_again(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = pipe
@@ -151,7 +149,7 @@ def test_once_the_reader_has_caught_up_lines_go_straight_out_again(pipe: tuple[i
     assert os.read(reader, 100) == b"and on\n"
 
 
-def test_where_nobody_can_read_any_more_the_next_line_says_so() -> None:
+def test_without_a_reader_the_next_line_says_so() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):

@@ -38,7 +38,7 @@ def of_many(records: bytes, acks: int = -1) -> ProduceRequest:
     ids=["some are appended", "none is", "all fail"],
 )
 @pytest.mark.parametrize("version", [9, 12])
-async def test_it_is_made_in_turns_of_so_many_partitions_at_most(
+async def test_an_answer_is_made_in_turns_of_limited_size(
     node: Server, monkeypatch: pytest.MonkeyPatch, records: bytes, acks: int, version: int
 ) -> None:
     create(node, ("t", 3), ("u", 3))

@@ -108,7 +108,7 @@ def test_no_step_has_more_than_some_partitions_and_nothing_is_asked_before_the_l
     assert not many.stopped
 
 
-def test_what_goes_on_in_the_same_epoch_costs_less(many: Many) -> None:
+def test_continuing_in_the_same_epoch_costs_less(many: Many) -> None:
     many.reply(many.answer())
     while many.turns:
         many.take_turn()
@@ -118,7 +118,7 @@ def test_what_goes_on_in_the_same_epoch_costs_less(many: Many) -> None:
     assert PARTITIONS + 40 <= many.taken() < 2 * PARTITIONS
 
 
-def test_what_has_another_leader_by_its_turn_is_not_taken(many: Many) -> None:
+def test_a_partition_with_another_leader_by_its_turn_is_skipped(many: Many) -> None:
     many.reply(many.answer())
     before = many.taken()
     many.follow(PARTITIONS - 1, 1)
@@ -131,7 +131,7 @@ def test_what_has_another_leader_by_its_turn_is_not_taken(many: Many) -> None:
     assert [log.log_end_offset for log in many.logs[-2:]] == [0, 0]
 
 
-def test_who_stops_takes_no_more(many: Many) -> None:
+def test_a_stopped_fetcher_takes_nothing_more(many: Many) -> None:
     many.reply(many.answer())
     before = many.taken()
 

@@ -63,7 +63,7 @@ async def test_a_batch_of_the_same_request_that_is_short_is_appended_at_once(
     assert sorted(told(client.receive(sent))) == [(0, Error.NONE, 0), (1, Error.NONE, 0)]
 
 
-async def test_a_partition_that_is_deleted_meanwhile_takes_nothing(node: Server, held: Held) -> None:
+async def test_a_partition_deleted_meanwhile_takes_nothing(node: Server, held: Held) -> None:
     client, other = Client(Straight(node)), Client(Straight(node))
     sent = client.send(produce((0, LONG)), 9)
     other.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
@@ -72,7 +72,7 @@ async def test_a_partition_that_is_deleted_meanwhile_takes_nothing(node: Server,
     assert (error, offset) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-async def test_what_is_wrong_with_the_batch_is_told_as_of_any_other(node: Server, held: Held) -> None:
+async def test_an_invalid_batch_is_answered_like_any_other(node: Server, held: Held) -> None:
     client = Client(Straight(node))
     broken = batch([record(0, value=bytes(LITTLE.unpacked_bytes)) + b"!"], attributes=ZSTD)
     sent = client.send(produce((0, broken)), 9)
@@ -80,7 +80,7 @@ async def test_what_is_wrong_with_the_batch_is_told_as_of_any_other(node: Server
     assert told(client.receive(sent)) == [(0, Error.INVALID_RECORD, -1)]
 
 
-async def test_it_is_appended_where_its_client_has_gone_meanwhile(node: Server, held: Held) -> None:
+async def test_a_batch_is_appended_though_its_client_has_gone_meanwhile(node: Server, held: Held) -> None:
     client = Client(Straight(node))
     client.send(produce((0, LONG), acks=0), 9)
     client.close()
@@ -89,7 +89,7 @@ async def test_it_is_appended_where_its_client_has_gone_meanwhile(node: Server, 
     assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 1
 
 
-async def test_what_stands_behind_it_is_appended_where_its_client_sends_and_closes(
+async def test_later_batches_are_appended_though_their_client_sends_and_closes(
     node: Server, held: Held
 ) -> None:
     client = Client(Straight(node))
@@ -145,7 +145,7 @@ async def test_a_refusal_without_acks_is_no_failure_where_its_client_has_gone(
 
 
 @pytest.mark.parametrize("before", ["CreateTime", "LogAppendTime"])
-async def test_what_was_checked_before_is_stamped_when_it_is_appended(
+async def test_a_batch_checked_earlier_is_stamped_when_it_is_appended(
     node: Server, held: Held, before: str
 ) -> None:
     """That holds even if the topic's timestamp type has changed since the check."""
@@ -183,7 +183,7 @@ async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Serve
 
 
 @pytest.mark.limit("broker.replicas.append_records.MANY_BATCHES")
-async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
+async def test_others_are_served_between_a_few_batches_that_are_expensive_to_check(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch is small enough to be checked in passing, but not all of them together."""
@@ -223,7 +223,7 @@ async def test_a_refused_request_without_acks_names_some_of_its_partitions(
 
 
 @pytest.mark.limit("broker.environment.threads.LONG_AT_ONCE")
-async def test_threads_compute_beside_the_loop_and_so_many_at_once() -> None:
+async def test_a_limited_number_of_threads_compute_beside_the_loop() -> None:
     computing = ComputingThreads()
     begun = threading.Semaphore(0)
     go_on = threading.Event()
@@ -246,7 +246,7 @@ async def test_threads_compute_beside_the_loop_and_so_many_at_once() -> None:
     computing.stop()
 
 
-async def test_what_fails_in_a_thread_is_told_and_after_a_stop_nothing_is(tmp_path: Path) -> None:
+async def test_a_failure_in_a_thread_is_reported_and_after_a_stop_nothing_is(tmp_path: Path) -> None:
     computing = ComputingThreads()
     told_of: list[object] = []
     computing(lambda: 1 / 0, lambda value, error: told_of.append(error))
@@ -263,7 +263,7 @@ async def test_what_fails_in_a_thread_is_told_and_after_a_stop_nothing_is(tmp_pa
 
 @pytest.mark.limit("protocol.records.validation_budget.MOST_BESIDE_OTHERS")
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
-async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, codec: int) -> None:
+async def test_a_batch_that_unpacks_to_much_is_checked_alone(node: Server, held: Held, codec: int) -> None:
     moderate, large = (
         build_batch([(1, None, bytes(size), ())], codec=codec)
         for size in (MOST_BESIDE_OTHERS - 1_000, MOST_BESIDE_OTHERS)
@@ -296,7 +296,7 @@ async def test_a_batch_that_may_take_long_is_tried_briefly_first(node: Server, h
     assert told(client.receive(sent)) == [(0, Error.NONE, 0)]
 
 
-async def test_what_a_thread_took_is_charged_as_the_time_of_the_request(
+async def test_a_threads_time_is_charged_to_the_request(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node's clock stands still: nothing else takes time."""

@@ -91,7 +91,7 @@ def errors_of(answer: Any) -> list[Error]:
 
 
 @pytest.mark.limit("coordinator.group.offsets.commit.STAGED_PER_TURN")
-async def test_an_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees_half_of(
+async def test_nobody_sees_half_of_an_offset_commit_of_many_partitions(
     tmp_path: Path,
 ) -> None:
     node = await coordinating(tmp_path, partitions=MANY)
@@ -103,7 +103,7 @@ async def test_an_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees
     assert [batch.records_count for batch in batches(node, OFFSETS)] == [MANY]
 
 
-async def test_a_txn_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees_half_of(
+async def test_nobody_sees_half_of_a_txn_offset_commit_of_many_partitions(
     tmp_path: Path,
 ) -> None:
     node = await coordinating(tmp_path, partitions=MANY)
@@ -191,7 +191,7 @@ async def test_an_offset_delete_of_many_partitions_is_one_batch_that_is_made_rea
     assert [batch.records_count for batch in batches(node, OFFSETS)[before:]] == [count]
 
 
-async def test_an_offset_delete_takes_what_there_is_when_it_is_written(
+async def test_an_offset_delete_removes_the_offsets_there_when_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It doesn't matter what offsets there were when the deletion was made ready."""

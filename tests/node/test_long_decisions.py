@@ -43,7 +43,7 @@ def settings(metadata: MetadataLog) -> set[str]:
     return set(metadata.image.configs.get((BROKER_RESOURCE, ""), {}))
 
 
-def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_it_decided(
+def test_decisions_requested_during_a_long_one_wait_and_see_its_outcome(
     metadata: MetadataLog,
 ) -> None:
     long: list[Waiting[None]] = []
@@ -71,7 +71,7 @@ def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_i
     assert replies == ["first", "second"]
 
 
-def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_taken(
+def test_a_long_decision_that_fails_is_reported_to_its_requester_and_the_next_ones_follow(
     metadata: MetadataLog,
 ) -> None:
     long: list[Waiting[None]] = []
@@ -102,7 +102,7 @@ def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_t
     assert told[2] == "third"
 
 
-def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) -> None:
+def test_a_node_that_stops_gives_up_its_pending_decisions(metadata: MetadataLog) -> None:
     begun: list[Waiting[None]] = []
 
     def begin(steps: Waiting[None]) -> None:
@@ -127,7 +127,7 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
         steps.close()
 
 
-def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
+def test_records_committed_while_a_change_is_followed_are_followed_and_reported_next(
     metadata: MetadataLog,
 ) -> None:
     long: list[Waiting[None]] = []
@@ -152,7 +152,7 @@ def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
 
 
 @pytest.mark.parametrize("is_long", [False, True])
-async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_and_harms_nobody_behind_it(
+async def test_an_error_of_ours_in_a_waiting_decision_reaches_its_requester_and_harms_no_later_one(
     node: Server, is_long: bool
 ) -> None:
     told: list[object] = []
@@ -177,7 +177,7 @@ async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_an
     assert node.failure is None
 
 
-async def test_a_broken_invariant_in_a_decision_that_waits_stops_the_node_whoever_asked(node: Server) -> None:
+async def test_a_broken_invariant_in_a_waiting_decision_stops_the_node_whoever_asked(node: Server) -> None:
     told: list[object] = []
 
     async def decide(image: ClusterImage) -> ControllerResult[str]:
@@ -196,7 +196,7 @@ async def test_a_broken_invariant_in_a_decision_that_waits_stops_the_node_whoeve
 
 
 @pytest.mark.parametrize("who", ["producer ids", "failed directories", "automatic topics", "an admin"])
-async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ours_in_a_decision_that_waits(
+async def test_no_requester_can_end_the_node_by_an_error_of_ours_in_a_waiting_decision(
     node: Server, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []

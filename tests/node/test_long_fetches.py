@@ -109,7 +109,9 @@ async def test_it_is_answered_as_one_that_is_read_at_once(
 
 
 @pytest.mark.usefixtures("few_at_a_time")
-async def test_others_are_served_meanwhile(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_clients_are_served_during_a_long_fetch(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
     read_some = Reading.read
 
@@ -131,7 +133,7 @@ async def test_others_are_served_meanwhile(node: Server, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("how", ["fails as a whole", "names one again and again", "is of no follower"])
-async def test_one_that_is_answered_with_an_error_alone_is_so_in_turns(
+async def test_a_fetch_answered_with_nothing_but_errors_is_answered_in_turns(
     node: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     create(node, ("t", PARTITIONS), ("u", 1))
@@ -172,7 +174,7 @@ def counting(make: Any, made: list[int], size: Any) -> Any:
 
 
 @pytest.mark.usefixtures("few_at_a_time")
-async def test_one_that_waits_is_answered_once_there_is_enough_and_a_producer_looks_at_nothing_for_it(
+async def test_a_waiting_fetch_is_answered_once_there_is_enough_and_costs_producers_no_look(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
@@ -211,7 +213,7 @@ async def settled(client: Client, sent: Any) -> Any:
 
 
 @pytest.mark.usefixtures("few_at_a_time")
-async def test_one_that_waits_is_answered_when_its_time_is_over_or_a_partition_is_deleted(
+async def test_a_waiting_fetch_is_answered_when_its_time_is_over_or_a_partition_is_deleted(
     node: Server,
 ) -> None:
     many = Client(Straight(node))
@@ -241,7 +243,7 @@ async def test_nothing_waits_for_a_client_that_hung_up(node: Server, turns_taken
 
 
 @pytest.mark.usefixtures("few_at_a_time")
-async def test_a_session_of_many_partitions_is_told_each_of_its_news_once(node: Server) -> None:
+async def test_a_session_of_many_partitions_reports_each_change_once(node: Server) -> None:
     client = Client(Straight(node))
     client.ask(produce((1, SHORT)), 9)
     first = await client.answer(wanted(*all_of(0), session_epoch=0), 12)
@@ -268,7 +270,7 @@ async def test_a_session_of_many_partitions_is_held_to_the_quota(node: Server) -
     assert (withheld.session_id, shown(withheld)) == (first.session_id, [])
 
 
-async def test_what_the_answer_takes_of_the_quota_is_found_out_in_turns(
+async def test_an_answers_share_of_the_quota_is_computed_in_turns(
     node: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     charged: list[float] = []
@@ -309,7 +311,7 @@ async def test_what_the_answer_takes_of_the_quota_is_found_out_in_turns(
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])
-async def test_one_that_waits_is_read_in_a_turn_of_its_own(
+async def test_a_waiting_fetch_is_read_in_its_own_turn(
     node: Server, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     create(node, ("t", PARTITIONS))
@@ -333,7 +335,7 @@ async def test_one_that_waits_is_read_in_a_turn_of_its_own(
 
 @pytest.mark.parametrize("per_turn", [3, 1_000])
 @pytest.mark.parametrize("seed", range(10))
-async def test_what_is_readable_of_all_is_summed_up_as_they_move(
+async def test_the_readable_bytes_of_all_partitions_are_summed_up_as_they_move(
     node: Server, monkeypatch: pytest.MonkeyPatch, seed: int, per_turn: int
 ) -> None:
     """Whatever moves a partition, the sum is the same as if all partitions were measured again."""

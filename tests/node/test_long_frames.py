@@ -113,7 +113,7 @@ def _acquired(records: Any) -> Any:
     [(FetchRequest.API_KEY, 11, _fetched), (ShareFetchRequest.API_KEY, 2, _acquired)],
     ids=["Fetch", "ShareFetch"],
 )
-def test_what_is_fetched_of_many_is_joined_as_it_is_written_but_for_what_is_in_a_file(
+def test_an_answer_of_many_partitions_is_joined_as_it_is_written_but_for_file_ranges(
     tmp_path: Path, in_files: int, api_key: int, version: int, answer: Callable[[Any], Any]
 ) -> None:
     file = File(str(tmp_path / "0.log"))
@@ -134,7 +134,7 @@ def test_what_is_fetched_of_many_is_joined_as_it_is_written_but_for_what_is_in_a
     )
 
 
-def test_the_end_of_what_is_in_a_file_may_be_all_of_a_short_answer(tmp_path: Path) -> None:
+def test_the_rest_of_a_file_range_may_be_all_of_a_short_answer(tmp_path: Path) -> None:
     file = File(str(tmp_path / "0.log"))
     files.create(file)
     end = FileRange(files, file, 0, 78)  # a marker's batch
@@ -163,7 +163,7 @@ async def test_a_frame_is_long_by_its_size(node: Server, monkeypatch: pytest.Mon
     assert len(steps) == 3 * short + 1
 
 
-async def test_what_a_client_has_sent_whole_is_done_even_where_it_hangs_up(node: Server) -> None:
+async def test_a_request_sent_whole_is_carried_out_though_its_client_hangs_up(node: Server) -> None:
     client = Client(Straight(node))
     names = ["made", *(f"not/a/name-{number}" for number in range(COUNT))]
     client.send(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
@@ -173,7 +173,7 @@ async def test_what_a_client_has_sent_whole_is_done_even_where_it_hangs_up(node:
     assert [*node.metadata.image.topics] == ["made"]
 
 
-async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Server) -> None:
+async def test_nonsense_after_a_long_beginning_closes_the_connection(node: Server) -> None:
     client = Client(Straight(node))
     _, data = client.made(many(), 12)
     cut = (len(data) - 4 - 1000).to_bytes(4, "big") + data[4:-1000]
@@ -183,7 +183,7 @@ async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Serv
     assert outcome is Outcome.CLOSED
 
 
-def test_the_documents_name_all_that_is_decided_or_answered_as_one() -> None:
+def test_the_documents_name_all_requests_decided_or_answered_as_one() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
     row = next(
         line for line in text.splitlines() if line.startswith("| `broker.network.pieces.MOST_DECIDED`")
@@ -197,7 +197,7 @@ def test_the_documents_name_all_that_is_decided_or_answered_as_one() -> None:
 @pytest.mark.limit("broker.network.pieces.MOST_FETCHED")
 @pytest.mark.limit("broker.network.pieces.MOST_JOINED")
 @pytest.mark.limit("broker.network.answers.MOST_PRODUCED")
-async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
+async def test_requests_decided_or_answered_as_one_have_fewer_entries(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pieces.MOST_DECIDED >= 5 * MAX_RECORDS_PER_REQUEST  # an entry may have three lists

@@ -75,7 +75,7 @@ def end_of_offsets(node: Server) -> int:
     return sum(each.log.log_end_offset for each in node.partitions.by_name[OFFSETS_TOPIC].partitions.values())
 
 
-async def test_those_of_one_group_take_turns_and_another_group_waits_for_none(
+async def test_heartbeats_of_one_group_take_turns_and_another_group_waits_for_none(
     node: Server, held: Held
 ) -> None:
     one, two, other = (Client(Straight(node)) for _ in range(3))
@@ -94,7 +94,7 @@ async def test_those_of_one_group_take_turns_and_another_group_waits_for_none(
     assert not node.groups.undecided
 
 
-async def test_those_of_a_share_group_take_turns_as_well(
+async def test_heartbeats_of_a_share_group_take_turns_as_well(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_long_heartbeat, "MOST_OF_SHARES_IN_PASSING", -1)
@@ -118,7 +118,9 @@ async def test_those_of_a_share_group_take_turns_as_well(
     assert {*node.groups.shard_of("g").groups.share["g"].members} == {"one", "two"}
 
 
-async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: Server, held: Held) -> None:
+async def test_a_client_that_hangs_up_is_skipped_and_nothing_is_written_for_it(
+    node: Server, held: Held
+) -> None:
     clients = [Client(Straight(node)) for _ in range(4)]
     sent = [client.send(join(f"m{number}"), 1) for number, client in enumerate(clients)]
     for gone in (0, 2):
@@ -137,7 +139,7 @@ async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: S
 
 
 @pytest.mark.limit("coordinator.group.ports.MOST_TRIES")
-async def test_a_decision_is_made_anew_where_the_group_changes_meanwhile_but_not_for_ever(
+async def test_a_decision_is_repeated_if_the_group_changes_meanwhile_but_not_forever(
     node: Server, held: Held
 ) -> None:
     one, two, coming = Client(Straight(node)), Client(Straight(node)), Client(Straight(node))
@@ -158,7 +160,9 @@ async def test_a_decision_is_made_anew_where_the_group_changes_meanwhile_but_not
     assert not node.groups.undecided
 
 
-async def test_who_is_under_way_while_leadership_is_lost_is_sent_elsewhere(node: Server, held: Held) -> None:
+async def test_heartbeats_under_way_when_leadership_is_lost_are_sent_elsewhere(
+    node: Server, held: Held
+) -> None:
     one, two = Client(Straight(node)), Client(Straight(node))
     first, second = one.send(join("one"), 1), two.send(join("two"), 1)
     node.groups.unload()
@@ -195,7 +199,7 @@ async def test_a_topic_that_comes_while_its_subscriber_s_heartbeat_is_decided_is
     assert [sorted(partitions) for partitions in member.assigned.values()] == [[0, 1, 2]]
 
 
-async def test_who_waits_for_its_turn_is_not_fenced_meanwhile(node: Server, held: Held) -> None:
+async def test_a_member_waiting_for_its_turn_is_not_fenced(node: Server, held: Held) -> None:
     one, two = Client(Straight(node)), Client(Straight(node))
     sent = one.send(join("one"), 1)
     await held.let_go()
@@ -213,7 +217,7 @@ async def test_who_waits_for_its_turn_is_not_fenced_meanwhile(node: Server, held
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"one", "two"}
 
 
-async def test_who_hangs_up_while_it_waits_is_late_as_any_other(node: Server, held: Held) -> None:
+async def test_a_member_that_hangs_up_while_it_waits_is_late_like_any_other(node: Server, held: Held) -> None:
     one, two = Client(Straight(node)), Client(Straight(node))
     sent = one.send(join("one"), 1)
     await held.let_go()
@@ -228,7 +232,7 @@ async def test_who_hangs_up_while_it_waits_is_late_as_any_other(node: Server, he
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_again(
+async def test_a_heartbeat_under_way_while_its_shard_is_reloaded_looks_for_it_again(
     node: Server, held: Held, waits: bool
 ) -> None:
     one, two = Client(Straight(node)), Client(Straight(node))
@@ -250,7 +254,7 @@ async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_agai
     assert not node.groups.undecided
 
 
-async def test_no_more_waits_to_be_computed_than_somebody_waits_for(
+async def test_only_awaited_decisions_wait_to_be_computed(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computing = ComputingThreads()
@@ -271,7 +275,7 @@ async def test_no_more_waits_to_be_computed_than_somebody_waits_for(
     computing.stop()
 
 
-async def test_what_is_lost_before_it_is_committed_is_not_answered_as_done(node: Server, held: Held) -> None:
+async def test_a_change_lost_before_it_is_committed_is_not_answered_as_done(node: Server, held: Held) -> None:
     partition = node.partitions.get(OFFSETS_TOPIC, node.groups.partition_of("g"))
     leader = partition.leader()
     leader.begin_replication((bytes(16), 0), without_a_controller())
@@ -289,9 +293,7 @@ async def test_what_is_lost_before_it_is_committed_is_not_answered_as_done(node:
     assert told(one.receive(sent))[0] is Error.NOT_COORDINATOR
 
 
-async def test_nothing_comes_of_what_was_decided_for_a_shard_that_is_given_up(
-    node: Server, held: Held
-) -> None:
+async def test_a_decision_for_a_shard_that_is_given_up_has_no_effect(node: Server, held: Held) -> None:
     one = Client(Straight(node))
     sent = one.send(join("one", "new"), 1)
     node.groups.unload()

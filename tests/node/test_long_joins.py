@@ -93,7 +93,7 @@ async def test_joins_and_heartbeats_of_a_group_take_turns(node: Server, held: He
     assert not node.groups.undecided
 
 
-async def test_who_hangs_up_before_it_is_decided_has_not_joined(node: Server, held: Held) -> None:
+async def test_a_member_that_hangs_up_before_the_decision_has_not_joined(node: Server, held: Held) -> None:
     client = Client(Straight(node))
     before = end_of_offsets(node)
     client.send(classic(), 3)
@@ -134,7 +134,7 @@ async def test_a_static_member_is_not_late_while_its_own_return_is_decided(node:
     assert not node.groups.undecided
 
 
-async def test_who_is_refused_waits_for_nobody(node: Server, held: Held) -> None:
+async def test_a_refused_member_waits_for_nobody(node: Server, held: Held) -> None:
     request = classic()
     request.protocol_type = "connect"
     answer = await Client(Straight(node)).answer(request, 3)

@@ -169,7 +169,7 @@ async def test_the_offsets_of_a_deleted_topic_go_in_turns(
 
 
 @pytest.mark.parametrize("version", [7, 9, 10])
-async def test_all_offsets_of_a_group_are_fetched_in_turns_and_are_those_that_one_turn_gives(
+async def test_all_offsets_of_a_group_are_the_same_in_many_turns_as_in_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     node = await coordinating(tmp_path, partitions=150)
@@ -222,7 +222,7 @@ async def test_the_groups_of_one_shard_are_listed_in_turns(
     assert asked == [10, 10, 5]
 
 
-async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_meanwhile(
+async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_later(
     tmp_path: Path,
 ) -> None:
     node = await coordinating(tmp_path)

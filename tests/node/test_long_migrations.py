@@ -59,7 +59,7 @@ async def lives(member: str, node: Server) -> Error:
     return Error(answer.error_code)
 
 
-async def test_the_members_of_the_classic_group_are_served_meanwhile(node: Server, old: Old) -> None:
+async def test_members_of_the_classic_group_are_served_meanwhile(node: Server, old: Old) -> None:
     client, waiting = Client(Straight(node)), Client(Straight(node))
     parked = waiting.send(classic(), 3)
     before = end_of_offsets(node)
@@ -78,7 +78,7 @@ async def test_the_members_of_the_classic_group_are_served_meanwhile(node: Serve
     assert not node.groups.undecided
 
 
-async def test_it_is_decided_anew_where_a_member_leaves_meanwhile(node: Server, old: Old) -> None:
+async def test_a_migration_is_decided_again_if_a_member_leaves_meanwhile(node: Server, old: Old) -> None:
     client, other = Client(Straight(node)), Client(Straight(node))
     sent = client.send(join("new"), 1)
     leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=old.member)])
@@ -90,7 +90,7 @@ async def test_it_is_decided_anew_where_a_member_leaves_meanwhile(node: Server, 
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"new"}
 
 
-async def test_of_two_at_once_the_second_joins_the_consumer_group(node: Server, old: Old) -> None:
+async def test_the_second_of_two_migrations_joins_the_consumer_group(node: Server, old: Old) -> None:
     one, two = Client(Straight(node)), Client(Straight(node))
     first, second = one.send(join("one"), 1), two.send(join("two"), 1)
     assert len(old.held.waiting) == 1
@@ -116,7 +116,7 @@ async def test_a_group_stays_a_classic_one_where_the_client_hangs_up(node: Serve
 
 
 @pytest.mark.parametrize("is_led_again", [False, True])
-async def test_nothing_comes_of_it_where_the_shard_is_given_up(
+async def test_a_decision_has_no_effect_if_the_shard_is_given_up(
     node: Server, old: Old, is_led_again: bool
 ) -> None:
     client, waiting = Client(Straight(node)), Client(Straight(node))

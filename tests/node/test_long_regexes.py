@@ -103,7 +103,9 @@ async def test_heartbeats_that_are_long_wait_for_it_and_it_for_them(
     assert not node.groups.undecided
 
 
-async def test_it_is_decided_anew_where_the_group_changes_meanwhile(node: Server, held: Held) -> None:
+async def test_an_expression_is_decided_again_if_the_group_changes_meanwhile(
+    node: Server, held: Held
+) -> None:
     await matched(node)
     held.compute()
     assert (await Client(Straight(node)).answer(join("two"), 1)).error_code == Error.NONE
@@ -115,7 +117,7 @@ async def test_it_is_decided_anew_where_the_group_changes_meanwhile(node: Server
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-async def test_nothing_comes_of_it_where_its_shard_is_given_up_meanwhile(
+async def test_an_expression_has_no_effect_if_its_shard_is_given_up_meanwhile(
     node: Server, held: Held, comes_back: bool
 ) -> None:
     await matched(node)
@@ -152,7 +154,7 @@ async def test_a_stop_waits_for_none_of_it(node: Server, held: Held) -> None:
     then(compute(), None)  # too late
 
 
-async def test_what_nobody_foresaw_is_logged_and_a_broken_invariant_stops_the_node(
+async def test_an_unforeseen_error_is_logged_and_a_broken_invariant_stops_the_node(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped: list[BaseException] = []

@@ -80,7 +80,7 @@ async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None
     assert ack_codes(answer.result()) == [0, 0]
 
 
-async def test_a_turn_that_has_been_long_enough_asks_no_more(
+async def test_a_turn_that_has_been_long_enough_takes_no_further_step(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_partition_manager, "MOST_ASKED_IN_PASSING", 100)
@@ -121,7 +121,7 @@ async def test_a_partition_that_goes_wrong_neither_ends_the_broker_nor_keeps_the
     assert not shares.shares.lines.has_any(GROUP)
 
 
-async def test_what_was_acknowledged_before_a_connection_s_end_counts(shares: Shares) -> None:
+async def test_acknowledgements_before_a_connection_s_end_count(shares: Shares) -> None:
     connection = SimpleNamespace(when_lost=None)
     client = opened(shares, connection)
     answer = client.acknowledge(1, BOTH)
@@ -145,7 +145,7 @@ async def test_a_group_is_forgotten_once_all_is_given_back(shares: Shares) -> No
     assert acquired(again) == {0: [(0, 2, 2)], 1: [(0, 2, 2)]}
 
 
-async def test_a_group_that_somebody_comes_to_meanwhile_stays(shares: Shares) -> None:
+async def test_a_group_joined_meanwhile_stays(shares: Shares) -> None:
     connection = SimpleNamespace(when_lost=None)
     opened(shares, connection)
     connection.when_lost()
@@ -171,7 +171,7 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
 
 
-async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its_own(
+async def test_each_of_a_connections_many_sessions_gives_back_in_its_own_turn(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = with_two_sessions(shares)
@@ -189,7 +189,7 @@ async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its
     assert len(shares.shares) == 2
 
 
-async def test_what_one_connection_leaves_takes_a_turn_of_those_that_wait(
+async def test_a_connections_leftovers_take_one_of_the_waiting_turns(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = with_two_sessions(shares)
@@ -198,7 +198,7 @@ async def test_what_one_connection_leaves_takes_a_turn_of_those_that_wait(
     assert len(shares.node.turns._waiting) == 1
 
 
-async def test_who_comes_while_a_group_is_forgotten_has_the_rest(
+async def test_a_newcomer_gets_the_rest_while_a_group_is_forgotten(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(shares)
@@ -211,7 +211,7 @@ async def test_who_comes_while_a_group_is_forgotten_has_the_rest(
     assert shares.shares.find(GROUP, (shares.topic_id, 1)) is rest
 
 
-async def test_who_gives_back_while_a_group_is_forgotten_finds_what_it_has(
+async def test_giving_back_while_a_group_is_forgotten_finds_the_members_records(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(shares)
@@ -274,7 +274,7 @@ async def test_many_partitions_are_read_in_turns(shares: Shares) -> None:
     assert acquired(done(shares, answer)) == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
 
 
-async def test_who_is_refused_what_is_held_in_turns_is_woken_behind(shares: Shares) -> None:
+async def test_a_fetch_refused_because_of_pending_turns_is_woken_after_them(shares: Shares) -> None:
     long = shares.client().fetch(0, 0, 1, min_bytes=1 << 20, max_wait_ms=1_000)
     first = shares.shares.find(GROUP, (shares.topic_id, 0))
     assert first is not None
@@ -288,7 +288,7 @@ async def test_who_is_refused_what_is_held_in_turns_is_woken_behind(shares: Shar
     long.abandon()
 
 
-async def test_who_hangs_up_amid_its_turns_lets_go(shares: Shares) -> None:
+async def test_a_client_that_hangs_up_during_its_turns_lets_go(shares: Shares) -> None:
     gone = shares.client().fetch(0, 0, 1, member="gone")
     first = shares.shares.find(GROUP, (shares.topic_id, 0))
     assert first is not None
@@ -300,7 +300,7 @@ async def test_who_hangs_up_amid_its_turns_lets_go(shares: Shares) -> None:
     assert acquired(done(shares, shares.client().fetch(0, 0, 1))) == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
 
 
-async def test_what_moves_while_a_fetch_looks_has_it_look_once_more(shares: Shares) -> None:
+async def test_records_that_arrive_during_a_fetchs_search_make_it_search_once_more(shares: Shares) -> None:
     opened(shares, member="first")
     answer = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
     take_turns(shares.node)

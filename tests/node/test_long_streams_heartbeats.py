@@ -47,7 +47,7 @@ def told(answer: Any) -> tuple[Error, int]:
     return Error(answer.message.error_code), answer.message.member_epoch
 
 
-async def test_those_of_one_streams_group_take_turns_and_another_group_waits_for_none(
+async def test_heartbeats_of_one_streams_group_take_turns_and_another_group_waits_for_none(
     node: Server, held: Held
 ) -> None:
     one, two, other = (Client(Straight(node)) for _ in range(3))
@@ -67,7 +67,7 @@ async def test_those_of_one_streams_group_take_turns_and_another_group_waits_for
     assert not node.groups.undecided
 
 
-async def test_who_hangs_up_meanwhile_has_joined_nothing(node: Server, held: Held) -> None:
+async def test_a_client_that_hangs_up_meanwhile_has_not_joined(node: Server, held: Held) -> None:
     client = Client(Straight(node))
     client.send(join("one"), 0)
     client.close()

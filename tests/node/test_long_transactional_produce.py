@@ -152,7 +152,7 @@ async def test_it_is_asked_again_in_turns(tmp_path: Path, monkeypatch: pytest.Mo
     assert errors_of(await waiting) == [Error.NONE] * COUNT
 
 
-async def test_nobody_is_asked_for_a_client_that_has_gone_meanwhile(
+async def test_nothing_is_asked_for_a_client_that_has_gone_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path, partitions=COUNT)

@@ -55,7 +55,7 @@ async def test_an_open_transaction_is_decided_by_the_marker_that_comes(tmp_path:
     assert outcomes() == [("record", "c", "committed", 2)]
 
 
-async def test_what_a_page_begins_amid_is_known_by_what_was_aborted(tmp_path: Path) -> None:
+async def test_a_page_that_begins_inside_a_transaction_knows_that_it_was_aborted(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, "a").begin()
     producer.send()
@@ -90,7 +90,7 @@ async def test_records_come_in_pages_that_go_on_from_each_other(
 
 
 @pytest.mark.limit("broker.process.looking_in.MOST_ENTRIES_TOLD")
-async def test_transactions_and_what_is_open_come_in_pages(
+async def test_transactions_come_in_pages_whether_open_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking_in, "MOST_ENTRIES_TOLD", 2)
@@ -106,7 +106,7 @@ async def test_transactions_and_what_is_open_come_in_pages(
 
 
 @pytest.mark.limit("broker.process.looking_in.MOST_MEMBERS_TOLD")
-def test_of_a_group_some_members_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_members_of_a_group_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking_in, "MOST_MEMBERS_TOLD", 2)
     members = {
         name: SimpleNamespace(member_id=name, instance_id=None, client_id="c", client_host="h")
@@ -119,7 +119,7 @@ def test_of_a_group_some_members_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert told["member_count"] == 3
 
 
-async def test_what_is_led_elsewhere_or_makes_no_sense_is_refused(tmp_path: Path) -> None:
+async def test_questions_about_partitions_led_elsewhere_or_nonsense_are_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     create(node, "other")
     with pytest.raises(QuestionError, match=r"^UNKNOWN_TOPIC_OR_PARTITION: none-0 isn't led here"):

@@ -64,7 +64,7 @@ def test_a_sync_that_ends_after_the_log_was_lost_commits_nothing(voter: Voter) -
     assert configs(voter.metadata) == {}
 
 
-def test_what_another_one_has_cut_off_is_no_failure_of_this_nodes_disk(voter: Voter) -> None:
+def test_records_that_another_leader_cut_off_are_no_failure_of_this_nodes_disk(voter: Voter) -> None:
     before = voter.metadata.next_offset
     submit(voter.metadata, setting("cut off"))
     voter.metadata.resign()
@@ -106,7 +106,7 @@ def test_a_decision_that_was_in_the_midst_when_the_log_was_lost_is_not_written(t
         metadata.become_leader(NODE)
 
 
-def test_who_does_not_lead_the_log_writes_nothing(tmp_path: Path) -> None:
+def test_a_log_without_leadership_takes_no_records(tmp_path: Path) -> None:
     observer = open_log(tmp_path / "log")
     with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
         observer.append([setting("a")])

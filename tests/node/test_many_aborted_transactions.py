@@ -76,7 +76,7 @@ async def test_it_is_given_as_many_records_as_few_of_them_lie_in_and_comes_again
     assert rounds > 3
 
 
-async def test_nothing_is_given_while_it_is_not_known_what_was_aborted(
+async def test_no_records_are_returned_until_the_aborted_ones_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bit of the transaction index is flipped, and finding out takes a while."""
@@ -96,7 +96,7 @@ async def test_nothing_is_given_while_it_is_not_known_what_was_aborted(
     assert [len(answer[1].aborted_transactions or ()) for answer in answers] == [ABORTED] * 4
 
 
-async def test_few_are_told_with_all_that_is_read(tmp_path: Path) -> None:
+async def test_few_aborted_transactions_come_with_all_records_read(tmp_path: Path) -> None:
     node = await aborting(tmp_path)
     answer = fetched(node, {0: 0})[0]
     assert len(answer.aborted_transactions or ()) == ABORTED

@@ -31,7 +31,7 @@ def ask(node: Server, version: int, *names: str, create: bool = True) -> Metadat
 
 
 @pytest.mark.parametrize("version", range(14))
-async def test_of_a_topic_that_is_created_the_leader_is_not_there_yet(node: Server, version: int) -> None:
+async def test_a_topic_just_created_has_no_leader_yet(node: Server, version: int) -> None:
     first, again = ask(node, version, "a"), ask(node, version, "a")
     [topic] = first.topics
     assert (topic.error_code, topic.name, topic.partitions) == (Error.LEADER_NOT_AVAILABLE, "a", [])
@@ -40,7 +40,7 @@ async def test_of_a_topic_that_is_created_the_leader_is_not_there_yet(node: Serv
     assert [partition.leader_id for partition in topic.partitions] == [node.node_id]
 
 
-async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partitions(node: Server) -> None:
+async def test_asking_whether_a_topic_is_deleted_shows_no_partitions(node: Server) -> None:
     """kafka-go's test of DeleteTopics looks with a request that creates the topic again."""
     ask(node, 6, "a")
     ask_controller(
@@ -51,7 +51,7 @@ async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partition
     assert not topic.partitions
 
 
-async def test_a_watch_of_partitions_meets_an_error_before_it_counts_what_was_just_created(
+async def test_a_watch_of_partitions_meets_an_error_before_it_counts_a_new_topics(
     node: Server,
 ) -> None:
     """kafka-go's leader of a group takes UNKNOWN_TOPIC_OR_PARTITION for a topic without partitions, and assigns none.
@@ -60,7 +60,7 @@ async def test_a_watch_of_partitions_meets_an_error_before_it_counts_what_was_ju
     assert topic.error_code not in (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-async def test_what_cannot_be_created_is_told_beside_what_is(node: Server) -> None:
+async def test_a_topic_that_cannot_be_created_is_answered_beside_those_that_can(node: Server) -> None:
     answer = ask(node, 12, "a", "b/c", "__cluster_metadata", "d")
     assert {topic.name: Error(topic.error_code) for topic in answer.topics} == {
         "a": Error.LEADER_NOT_AVAILABLE,

@@ -109,7 +109,7 @@ def _encoded(record: Any) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
-async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_after_it(
+async def test_metadata_in_flight_is_shown_to_nobody_and_counts_for_later_decisions(
     seed: int, tmp_path: Path, submitted: list[Controller]
 ) -> None:
     chance = Random(seed)
@@ -175,7 +175,7 @@ async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_aft
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
-async def test_where_the_disk_fails_all_that_is_in_flight_is_refused_and_nothing_else_is_taken(
+async def test_a_failing_disk_refuses_all_metadata_in_flight_and_everything_later(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chance = Random(seed)

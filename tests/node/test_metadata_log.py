@@ -139,7 +139,7 @@ def refusal(metadata: MetadataLog, name: str, **fields: Any) -> Error:
     return refused.value.error
 
 
-def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
+def test_a_restart_finds_the_applied_records(metadata: MetadataLog) -> None:
     create(metadata, "a", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
     create(metadata, "b", topic_id=b"b" * 16)
     metadata.append([records.ProducerIdsRecord(broker_id=NODE, broker_epoch=1, next_producer_id=1000)])
@@ -150,7 +150,7 @@ def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
 
 
 @pytest.mark.limit("broker.controller.metadata_log.MAX_RECORDS_PER_BATCH")
-def test_a_decision_of_more_than_one_batch_is_written_where_it_may_be_and_else_not_at_all(
+def test_a_decision_of_several_batches_is_written_only_if_it_may_be_split(
     metadata: MetadataLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", 2)
@@ -171,7 +171,7 @@ def test_a_decision_of_more_than_one_batch_is_written_where_it_may_be_and_else_n
     assert state(replayed(metadata).image) == state(metadata.image)
 
 
-def test_each_run_has_a_leader_epoch_of_its_own(metadata: MetadataLog) -> None:
+def test_each_run_has_its_own_leader_epoch(metadata: MetadataLog) -> None:
     again = replayed(metadata)
     again.become_leader(NODE)
     assert (metadata.epoch, again.epoch) == (1, 2)
@@ -255,7 +255,7 @@ def test_a_name_that_collides_in_metrics_is_refused(metadata: MetadataLog) -> No
     assert refusal(metadata, "a.b") == Error.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_name_no_longer_collides_once_all_that_are_like_it_are_deleted(metadata: MetadataLog) -> None:
+def test_a_name_stops_colliding_once_all_similar_ones_are_deleted(metadata: MetadataLog) -> None:
     create(metadata, "a_b")
     metadata.append(topic_requests.removed_topic(metadata.image.topics["a_b"]))
     assert not metadata.image.topics_like("a.b")
@@ -372,7 +372,7 @@ def test_partitions_that_cannot_be_added_are_refused(
     assert refused.value.error == error
 
 
-def test_partitions_are_added_behind_those_that_exist(metadata: MetadataLog) -> None:
+def test_new_partitions_follow_the_existing_ones(metadata: MetadataLog) -> None:
     create(metadata, "a")
     metadata.append(more(metadata, 4))
     assert sorted(metadata.image.topics["a"].partitions) == [0, 1, 2, 3]

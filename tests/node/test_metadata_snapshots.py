@@ -153,7 +153,7 @@ def test_the_first_record_of_an_image_is_the_metadata_version() -> None:
         records.RemoveDelegationTokenRecord(token_id="t"),
     ],
 )
-def test_what_was_removed_is_in_no_snapshot(removal: Message) -> None:
+def test_removed_resources_are_in_no_snapshot(removal: Message) -> None:
     image = ClusterImage()
     for record in [*metadata_versions.feature_levels(), *EVERYTHING]:
         image.apply(record)
@@ -171,7 +171,7 @@ def test_a_later_record_of_the_same_identity_takes_the_place_of_the_earlier() ->
     assert [record.value for record in image.kept.of_type(records.ClientQuotaRecord)] == [2]  # type: ignore[attr-defined]
 
 
-def test_a_start_from_snapshot_and_log_finds_all_that_was_applied(tmp_path: Path) -> None:
+def test_a_start_from_snapshot_and_log_finds_all_applied_records(tmp_path: Path) -> None:
     metadata = begin(tmp_path, SnapshotPolicy(3000, 0, -1, -1))
     metadata.append(EVERYTHING)
     for index in range(40):
@@ -184,7 +184,7 @@ def test_a_start_from_snapshot_and_log_finds_all_that_was_applied(tmp_path: Path
     assert state(again.image) == state(metadata.image)
 
 
-def test_a_large_snapshot_is_made_in_steps_and_says_what_was_so_when_it_began(tmp_path: Path) -> None:
+def test_a_large_snapshot_is_made_in_steps_and_holds_the_state_at_its_begin(tmp_path: Path) -> None:
     metadata = begin(tmp_path, SnapshotPolicy(50, 0, -1, -1))
     metadata.append(topic("many", 4 * PER_STEP))
     already = metadata.snapshots.newest
@@ -320,7 +320,7 @@ def test_a_transaction_that_a_killed_leader_left_is_aborted_by_the_next(tmp_path
         (7, 0, [], None),
     ],
 )
-def test_records_say_what_their_clusters_version_can_say(
+def test_records_use_the_versions_that_their_cluster_can_read(
     metadata_version: int, version: int, directories: list[bytes], elr: list[int] | None
 ) -> None:
     record = records.PartitionRecord(directories=[DIRECTORY], eligible_leader_replicas=[NODE])

@@ -122,7 +122,7 @@ async def test_a_long_request_is_handled_in_pieces_and_counted_as_one(tmp_path: 
         assert value(series, "kafka_network_requestmetrics_totaltimems_count", request=api) == 1
 
 
-async def test_an_open_transaction_shows_who_holds_the_readers_back(tmp_path: Path) -> None:
+async def test_metrics_name_the_open_transaction_that_holds_the_readers_back(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
     producer = Producer(node).begin()
     producer.send()
@@ -145,7 +145,7 @@ async def test_an_open_transaction_shows_who_holds_the_readers_back(tmp_path: Pa
     assert value(series, "kafka_cluster_partition_laststableoffsetlag", **of) == 0
 
 
-async def test_it_is_told_why_transactions_ended(tmp_path: Path) -> None:
+async def test_metrics_count_the_reasons_that_transactions_ended(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
     producer = Producer(node).begin()
     for commit in (True, True, False):
@@ -198,7 +198,7 @@ async def test_connections_and_those_that_were_refused_are_counted(tmp_path: Pat
     assert value(series, of_sockets + "failed_authentication_total", **of) == 2
 
 
-async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
+async def test_a_groups_lag_is_its_unconsumed_records(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
     client = Client(Straight(node))
     produce(client, "t", 7)
@@ -216,7 +216,7 @@ async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
     assert value(series, "kafka_consumergroup_lag_sum", **of_topic) == 4
 
 
-async def test_where_a_leader_does_not_tell_a_topic_has_no_sum_of_lag_either(
+async def test_a_topic_with_a_silent_leader_has_no_sum_of_lag_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sum of the other partitions would look as if the group had consumed the one whose lag isn't known."""
@@ -253,7 +253,7 @@ def in_use(node: Server) -> Producer:
     return producer
 
 
-async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
+async def test_every_series_of_public_dashboards_exists(tmp_path: Path) -> None:
     """Each series is there, or a reason says why it can't be."""
     node, port = await watched(tmp_path)
     in_use(node)
@@ -272,7 +272,7 @@ OURS = {"kafka_server_transaction_coordinator_metrics_num_partitions"}
 """A series that Kafka has for its other coordinators only."""
 
 
-async def test_what_has_a_name_of_kafkas_beans_is_there_in_kafka(tmp_path: Path) -> None:
+async def test_every_series_named_after_kafkas_beans_exists_in_kafka(tmp_path: Path) -> None:
     """`kafka_series.json` has what jmx_exporter 1.0.1 shows of Kafka 4.4.0 by Strimzi's rules, and without a rule where
     these have none."""
     node, port = await watched(tmp_path)
@@ -288,7 +288,7 @@ async def test_what_has_a_name_of_kafkas_beans_is_there_in_kafka(tmp_path: Path)
     assert not of_beans - known, of_beans - known
 
 
-async def test_the_example_dashboard_and_its_alerts_ask_for_what_is_there(tmp_path: Path) -> None:
+async def test_every_series_of_the_example_dashboard_and_alerts_exists(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
     in_use(node).send()
     there = {name for name, _ in await scraped(port)}

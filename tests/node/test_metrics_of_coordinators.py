@@ -126,7 +126,7 @@ async def test_denials_are_counted_by_operation_and_type_of_resource(tmp_path: P
 @pytest.mark.parametrize(
     ("asked", "counted"), [("PLAIN", "PLAIN"), ("whatever a client thinks of", "unknown")]
 )
-async def test_who_cannot_sign_in_is_counted_by_mechanism(tmp_path: Path, asked: str, counted: str) -> None:
+async def test_failed_sign_ins_are_counted_by_mechanism(tmp_path: Path, asked: str, counted: str) -> None:
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=secret;"
     node = await started(
         tmp_path,

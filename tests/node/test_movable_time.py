@@ -18,7 +18,7 @@ async def advanced(moved: MovableTime, by_s: float) -> None:
     await done.wait()
 
 
-async def test_what_is_due_comes_in_its_order_and_at_its_time() -> None:
+async def test_due_timers_fire_in_order_and_on_time() -> None:
     moved = MovableTime()
     moved.freeze()
     began_s, came = moved.time(), []
@@ -46,7 +46,7 @@ async def test_a_timer_that_sets_itself_again_comes_as_often_as_it_is_due() -> N
     assert len(came) == 6
 
 
-async def test_what_is_cancelled_never_comes() -> None:
+async def test_a_cancelled_timer_never_fires() -> None:
     moved = MovableTime()
     came: list[int] = []
     timer = moved.call_later(10, came.append, 1)
@@ -82,7 +82,7 @@ async def test_it_stands_still_until_it_runs_again() -> None:
     assert moved.time_ns() > stands_at
 
 
-async def test_a_timer_that_is_there_before_it_stands_waits_as_well() -> None:
+async def test_a_timer_set_before_the_clock_stops_waits_as_well() -> None:
     moved = MovableTime()
     came: list[int] = []
     moved.call_later(0.001, came.append, 1)
@@ -105,7 +105,7 @@ async def test_it_is_the_machines_again() -> None:
 
 
 @pytest.mark.limit("broker.environment.movable_time.MOST_STEPS")
-async def test_of_what_comes_again_and_again_the_last_is_jumped_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_moving_on_skips_to_the_last_of_a_repeating_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_STEPS == 20_000
     monkeypatch.setattr("broker.environment.movable_time.MOST_STEPS", 5)
     moved = MovableTime()

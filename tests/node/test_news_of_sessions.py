@@ -75,7 +75,7 @@ def test_each_field_that_a_reader_acts_on_is_news(
     assert _finish(sessions, plan, answers) == (session_id, expected)
 
 
-async def test_a_consumer_is_sent_to_the_replica_of_its_rack_that_comes_back_amid_its_session(
+async def test_a_consumer_is_sent_to_its_racks_replica_when_it_returns_during_the_session(
     tmp_path: Path,
 ) -> None:
     node = await replicated(tmp_path, SELECTOR, "broker.rack=a")

@@ -38,7 +38,7 @@ def serving(name: str, took_s: float, served: list[str]) -> Callable[[], float]:
     return serve_on
 
 
-def test_those_whose_requests_take_long_are_let_in_some_at_a_time_in_their_order() -> None:
+def test_long_requests_are_let_in_some_at_a_time_in_their_order() -> None:
     turns, scheduler = line()
     served: list[str] = []
     for name in "abcde":
@@ -51,7 +51,7 @@ def test_those_whose_requests_take_long_are_let_in_some_at_a_time_in_their_order
     assert not scheduler.calls
 
 
-def test_those_whose_requests_take_little_are_let_in_together() -> None:
+def test_short_requests_are_let_in_together() -> None:
     turns, scheduler = line()
     served: list[str] = []
     for name in "abcde":
@@ -60,7 +60,7 @@ def test_those_whose_requests_take_little_are_let_in_together() -> None:
     assert served == [*"abcde"]
 
 
-def test_who_waits_anew_is_not_let_in_in_the_same_turn_and_who_is_gone_never() -> None:
+def test_a_waiter_that_queues_again_is_not_let_in_in_the_same_turn_and_a_gone_one_never() -> None:
     turns, scheduler = line()
     served: list[str] = []
 
@@ -76,7 +76,7 @@ def test_who_waits_anew_is_not_let_in_in_the_same_turn_and_who_is_gone_never() -
     assert len(scheduler.calls) == 1
 
 
-def test_one_that_fails_keeps_none_of_the_others_out() -> None:
+def test_a_waiter_that_fails_keeps_none_of_the_others_out() -> None:
     turns, scheduler = line()
     served: list[str] = []
 

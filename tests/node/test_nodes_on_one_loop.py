@@ -35,7 +35,7 @@ def has_mark(node: Server) -> bool:
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-async def test_what_a_callback_breaks_stops_its_own_node(tmp_path: Path, broken: int) -> None:
+async def test_a_broken_callback_stops_its_own_node(tmp_path: Path, broken: int) -> None:
     nodes = await two(tmp_path)
     failing, other = nodes[broken], nodes[1 - broken]
     failing.scheduler.call_soon(breaks)
@@ -50,7 +50,7 @@ async def test_what_a_callback_breaks_stops_its_own_node(tmp_path: Path, broken:
     assert has_mark(other)
 
 
-async def test_what_is_broken_in_the_background_or_computed_is_told_to_its_own_node() -> None:
+async def test_errors_in_the_background_or_in_computing_reach_their_own_node() -> None:
     told: list[tuple[str, BaseException]] = []
     came = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_the_end_of_one_leaves_the_other_its_failures(tmp_path: Path, firs
     assert asyncio.get_running_loop().get_exception_handler() is None
 
 
-async def test_what_nobody_can_be_named_for_stops_all(tmp_path: Path) -> None:
+async def test_an_error_that_belongs_to_no_node_stops_all(tmp_path: Path) -> None:
     nodes = await two(tmp_path)
     asyncio.get_running_loop().call_exception_handler({"message": "x", "exception": AssertionError("x")})
     assert all(node.stopped.is_set() for node in nodes)

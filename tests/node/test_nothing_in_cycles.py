@@ -89,7 +89,7 @@ ENDS = (answered, hung_up_on, nonsense, broken_off)
 
 
 @pytest.mark.parametrize("name", [APIS[key].name for key in HANDLERS])
-async def test_no_request_is_left_in_a_cycle(node: Server, name: str) -> None:
+async def test_a_request_leaves_no_cycle(node: Server, name: str) -> None:
     with nothing_in_a_cycle() as look:
         for end in ENDS:
             for large in large_requests(1, only={name}):
@@ -99,7 +99,7 @@ async def test_no_request_is_left_in_a_cycle(node: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [APIS[key].name for key in HANDLERS])
-async def test_no_request_that_takes_turns_is_left_in_a_cycle(node: Server, name: str) -> None:
+async def test_a_request_that_takes_turns_leaves_no_cycle(node: Server, name: str) -> None:
     with nothing_in_a_cycle() as look:
         for end in (answered, hung_up_on):
             for large in large_requests(HANDLED_IN_TURNS, only={name}):
@@ -113,7 +113,7 @@ async def test_no_request_that_takes_turns_is_left_in_a_cycle(node: Server, name
 @pytest.mark.parametrize(
     "name", ["AddPartitionsToTxn", "DeleteTopics", "Metadata", "OffsetCommit", "Produce"]
 )
-async def test_no_request_that_is_decoded_in_turns_is_left_in_a_cycle(
+async def test_a_request_decoded_in_turns_leaves_no_cycle(
     node: Server, name: str, end: Callable[..., Any]
 ) -> None:
     with nothing_in_a_cycle():
@@ -125,7 +125,7 @@ async def test_no_request_that_is_decoded_in_turns_is_left_in_a_cycle(
 
 @pytest.mark.parametrize("end", [answered, hung_up_on])
 @pytest.mark.parametrize("another_at", [None, 5, PER_TURN + 5])
-async def test_no_transactional_produce_of_many_partitions_is_left_in_a_cycle(
+async def test_a_transactional_produce_of_many_partitions_leaves_no_cycle(
     tmp_path: Path, another_at: int | None, end: Callable[..., Any]
 ) -> None:
     """The request is refused if it has batches of two producers."""
@@ -152,7 +152,7 @@ async def test_no_transactional_produce_of_many_partitions_is_left_in_a_cycle(
 
 @pytest.mark.parametrize("count", [1, PER_TURN + 50])
 @pytest.mark.parametrize("begins", [False, True])
-async def test_no_produce_that_waits_for_the_disk_is_left_in_a_cycle_where_its_client_hangs_up(
+async def test_a_produce_waiting_for_the_disk_leaves_no_cycle_if_its_client_hangs_up(
     tmp_path: Path, count: int, begins: bool
 ) -> None:
     """The client hangs up before the request begins to wait, or while it waits."""
@@ -176,9 +176,7 @@ async def test_no_produce_that_waits_for_the_disk_is_left_in_a_cycle_where_its_c
 
 
 @pytest.mark.parametrize("written", [None, 10])
-async def test_no_produce_that_the_disk_has_no_room_for_is_left_in_a_cycle(
-    node: Server, written: int | None
-) -> None:
+async def test_a_produce_without_room_on_the_disk_leaves_no_cycle(node: Server, written: int | None) -> None:
     """The disk has no room for all of it, or for part of it."""
     create(node, ("t", 1))
 
@@ -202,7 +200,7 @@ async def test_no_produce_that_the_disk_has_no_room_for_is_left_in_a_cycle(
             files.set_fault_hook(None)
 
 
-async def test_no_deleted_topic_is_left_in_a_cycle(node: Server) -> None:
+async def test_a_deleted_topic_leaves_no_cycle(node: Server) -> None:
     with nothing_in_a_cycle():
         create(node, ("t", 3))
         client = Client(Straight(node))

@@ -13,7 +13,7 @@ from tests.node.metadata_logs import NEVER, begin, topic
 from tests.node.observers import Controller, catch_up_some, names, observer_in
 
 
-def test_who_is_no_controller_is_told_apart(tmp_path: Path) -> None:
+def test_a_node_that_is_no_controller_is_recognized(tmp_path: Path) -> None:
     """For example, the address of a broker's listener may have been given as the controller's."""
     observer = observer_in(tmp_path / "observer")
     of_topic = FetchableTopicResponse(
@@ -23,7 +23,7 @@ def test_who_is_no_controller_is_told_apart(tmp_path: Path) -> None:
     assert observer.complaint == "the node asked for the metadata isn't a controller: UNKNOWN_TOPIC_ID"
 
 
-def test_what_is_applied_in_one_turn_is_bounded(tmp_path: Path) -> None:
+def test_the_records_applied_in_one_turn_are_bounded(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader", NEVER)
     controller = Controller(metadata)
     largest = 0

@@ -78,7 +78,7 @@ def test_it_begins_with_a_snapshot_where_there_is_one(tmp_path: Path) -> None:
     assert names(again._metadata) == names(metadata)
 
 
-def test_who_was_away_for_long_finds_in_a_snapshot_what_has_come_and_gone(tmp_path: Path) -> None:
+def test_after_a_long_absence_a_snapshot_shows_what_came_and_went(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader", SnapshotPolicy(1, 0, 0, -1), segment_bytes=400)
     controller = Controller(metadata)
     metadata.append(topic("stays"))
@@ -99,7 +99,7 @@ def test_who_was_away_for_long_finds_in_a_snapshot_what_has_come_and_gone(tmp_pa
     assert observer._metadata.image.kept.take_quota_change()  # there may have been some
 
 
-def test_what_the_leader_has_not_is_cut_off(tmp_path: Path) -> None:
+def test_records_that_the_leader_lacks_are_cut_off(tmp_path: Path) -> None:
     old = begin(tmp_path / "old")
     observer = observer_in(tmp_path / "observer")
     catch_up(observer, Controller(old))
@@ -123,7 +123,7 @@ def test_what_the_leader_has_not_is_cut_off(tmp_path: Path) -> None:
     assert observer.leader == LeaderEndpoint(2, "other.example", 9093)
 
 
-def test_who_would_have_committed_records_cut_off_is_not_believed(tmp_path: Path) -> None:
+def test_a_leader_that_would_cut_off_committed_records_is_not_believed(tmp_path: Path) -> None:
     first = Controller(begin(tmp_path / "first"))
     first.metadata.append(topic("a"))
     observer = observer_in(tmp_path / "observer")
@@ -191,7 +191,7 @@ def test_records_that_do_not_follow_are_not_taken(tmp_path: Path) -> None:
     assert bytes_of(observer._metadata) == bytes_of(controller.metadata)
 
 
-def test_what_was_not_committed_is_not_so_after_a_restart_either(tmp_path: Path) -> None:
+def test_uncommitted_records_are_uncommitted_after_a_restart_too(tmp_path: Path) -> None:
     leader = begin(tmp_path / "leader")
     controller = Controller(leader)
     observer = observer_in(tmp_path / "observer")
@@ -212,7 +212,7 @@ def test_what_was_not_committed_is_not_so_after_a_restart_either(tmp_path: Path)
 
 
 @pytest.mark.parametrize("what", ["bytes", "footer", "record"])
-def test_a_snapshot_that_makes_no_sense_is_not_kept(tmp_path: Path, what: str) -> None:
+def test_a_nonsense_snapshot_is_not_kept(tmp_path: Path, what: str) -> None:
     metadata = begin(tmp_path / "leader", ALWAYS)
     controller = Controller(metadata)
     metadata.append(topic("t"))
@@ -269,7 +269,7 @@ def test_a_batch_of_a_later_epoch_waits_until_the_epoch_is_known(tmp_path: Path)
     assert bytes_of(observer._metadata) == bytes_of(metadata)
 
 
-def test_what_was_being_written_comes_to_nothing_once_it_has_stopped(tmp_path: Path) -> None:
+def test_writing_under_way_comes_to_nothing_after_a_stop(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader", ALWAYS)
     controller = Controller(metadata)
     observer = observer_in(tmp_path / "observer")
@@ -286,7 +286,7 @@ def test_what_was_being_written_comes_to_nothing_once_it_has_stopped(tmp_path: P
     assert observer._log.log_end_offset == 0
 
 
-def test_what_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
+def test_an_unreachable_leader_is_asked_again(tmp_path: Path) -> None:
     observer = observer_in(tmp_path / "observer")
     assert observer.answered(KafkaError(Error.NETWORK_EXCEPTION)) is AfterAnswer.BACK_OFF
     assert observer.answered(FetchResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)) is AfterAnswer.BACK_OFF
@@ -294,7 +294,7 @@ def test_what_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
     assert observer.request().topics[0].topic_id == METADATA_TOPIC_ID  # type: ignore[union-attr]
 
 
-def test_what_goes_on_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lasting_problem_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")
     caplog.set_level("WARNING")
@@ -312,7 +312,7 @@ def test_what_goes_on_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_happens_an_observer_comes_to_have_what_is_committed(tmp_path: Path, seed: int) -> None:
+def test_an_observer_always_reaches_the_committed_state(tmp_path: Path, seed: int) -> None:
     """Leaders come and go among three nodes that follow each other. What was once committed stays in all logs."""
     luck = random.Random(seed)
     policy = luck.choice([NEVER, ALWAYS])

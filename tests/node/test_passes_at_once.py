@@ -113,7 +113,7 @@ async def test_a_pass_that_is_ended_counts_until_it_has_stopped(tmp_path: Path) 
     assert counting.begun == len(names) + 1
 
 
-async def test_what_became_dirty_during_a_pass_waits_for_no_other_to_be_put_in_place(
+async def test_a_partition_that_becomes_dirty_during_a_pass_waits_for_no_other_swap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _, names = await with_dirty(tmp_path, 1, "log.cleaner.backoff.ms=600000")
@@ -137,7 +137,7 @@ async def test_what_became_dirty_during_a_pass_waits_for_no_other_to_be_put_in_p
     await until(are_compacted(node, names))
 
 
-async def test_who_looks_amid_a_round_that_has_chosen_already_has_another_one_begin_behind_it(
+async def test_a_look_during_a_round_that_has_chosen_starts_another_round_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, _, names = await with_dirty(tmp_path, 1, "log.cleaner.backoff.ms=600000")

@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
-async def test_poisoned_partitions_of_internal_topics_cost_their_own_shards_alone(
+async def test_poisoned_partitions_of_internal_topics_cost_only_their_own_shards(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chance = Random(seed)

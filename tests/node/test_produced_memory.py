@@ -66,19 +66,21 @@ async def most_held(node: Server, request: ProduceRequest) -> int:
     return most
 
 
-async def test_one_of_many_partitions_counts_as_what_it_becomes_until_it_is_answered(node: Server) -> None:
+async def test_a_request_of_many_partitions_counts_as_its_unpacked_size_until_it_is_answered(
+    node: Server,
+) -> None:
     assert await most_held(node, produce(1, 12_000)) > 12_000 * PRODUCED_ENTRY_BYTES
     below_a_step = produce(3, 1_300)
     assert len(encode(below_a_step, VERSION)) < LONG_FRAME_BYTES
     assert await most_held(node, below_a_step) > 3_900 * PRODUCED_ENTRY_BYTES
 
 
-async def test_one_of_few_partitions_counts_as_its_bytes(node: Server) -> None:
+async def test_a_request_of_few_partitions_counts_as_its_bytes(node: Server) -> None:
     for request in produce(1, 1, bytes(MIB - 200)), produce(5, 100, bytes(2000)):
         assert await most_held(node, request) <= MIB
 
 
-async def test_what_it_holds_is_given_back_where_its_client_hangs_up(node: Server) -> None:
+async def test_a_requests_memory_is_given_back_when_its_client_hangs_up(node: Server) -> None:
     client, memory = connected(node)
     client.send(produce(1, 12_000), VERSION)
     assert memory.held_bytes > 12_000 * PRODUCED_ENTRY_BYTES
@@ -88,7 +90,7 @@ async def test_what_it_holds_is_given_back_where_its_client_hangs_up(node: Serve
     assert memory.held_bytes == 0
 
 
-async def test_where_there_is_no_room_for_many_it_waits_and_one_of_few_does_not(node: Server) -> None:
+async def test_without_room_a_large_request_waits_and_a_small_one_does_not(node: Server) -> None:
     client, memory = connected(node)
     busy = client.send(produce(1, 12_000), VERSION)
     memory.most_bytes = memory.held_bytes + MIB
@@ -103,7 +105,7 @@ async def test_where_there_is_no_room_for_many_it_waits_and_one_of_few_does_not(
     assert not memory.is_short
 
 
-def test_an_entry_becomes_no_more_than_it_counts() -> None:
+def test_an_entry_takes_no_more_than_it_counts() -> None:
     for request in produce(1, 3_500), produce(1, 3_500, b"x"), produce(3_500, 0), produce(1_375, 1):
         data = memoryview(encode(request, VERSION))
         entries = sum(1 + len(topic.partition_data) for topic in request.topic_data)

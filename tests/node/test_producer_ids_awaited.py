@@ -73,7 +73,7 @@ def epoch_of(node: Server, transactional_id: str) -> int:
 
 
 @in_loop
-async def test_who_has_a_producer_id_does_not_wait_for_the_controller(tmp_path: Path) -> None:
+async def test_a_client_with_a_producer_id_does_not_wait_for_the_controller(tmp_path: Path) -> None:
     node, syncs, timers = await without_controller(tmp_path)
     answer = init(node, "tx")
     assert (answer.error_code, answer.producer_epoch) == (Error.NONE, 1)
@@ -83,7 +83,7 @@ async def test_who_has_a_producer_id_does_not_wait_for_the_controller(tmp_path: 
 
 @in_loop
 @pytest.mark.parametrize("transactional_id", ["new", None])
-async def test_who_needs_one_is_answered_once_it_is_there(
+async def test_a_client_without_one_is_answered_once_there_is_an_id(
     tmp_path: Path, transactional_id: str | None
 ) -> None:
     node, syncs, timers = await without_controller(tmp_path)
@@ -99,7 +99,7 @@ async def test_who_needs_one_is_answered_once_it_is_there(
 @pytest.mark.limit("broker.handlers.init_producer_id.LONGEST_WAIT_S")
 @in_loop
 @pytest.mark.parametrize("transactional_id", ["new", None])
-async def test_who_has_waited_for_long_is_told_to_ask_again_and_nothing_is_carried_out_later(
+async def test_a_long_waiter_has_to_ask_again_and_nothing_is_carried_out_later(
     tmp_path: Path, transactional_id: str | None
 ) -> None:
     node, syncs, timers = await without_controller(tmp_path)
@@ -132,7 +132,7 @@ async def test_nothing_is_carried_out_for_a_client_that_has_hung_up(tmp_path: Pa
 
 
 @in_loop
-async def test_who_waits_is_told_where_no_block_can_be_recorded(tmp_path: Path) -> None:
+async def test_waiters_are_answered_if_no_block_can_be_recorded(tmp_path: Path) -> None:
     node, syncs, timers = await without_controller(tmp_path)
     asked = init(node, "new")
     take_turns(node)

@@ -107,7 +107,7 @@ def test_the_leader_is_its_only_voter_and_always_caught_up(tmp_path: Path, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_directories_and_listeners_are_told_from_version_2_on(tmp_path: Path, version: int) -> None:
+def test_directories_and_listeners_are_described_from_version_2_on(tmp_path: Path, version: int) -> None:
     response = answer(with_voters(begin(tmp_path / "log"), NODE), {(2, B): replica()}, version)
     partition = partition_of(response)
     ids = [each.replica_directory_id for each in (*partition.current_voters, *partition.observers)]
@@ -131,7 +131,7 @@ def test_a_voter_that_the_log_does_not_name_is_where_it_is_configured(
     assert (voter.replica_id, voter.replica_directory_id) == (NODE, ZERO_UUID)
 
 
-def test_observers_are_told_with_their_offsets_and_times(tmp_path: Path) -> None:
+def test_observers_are_described_with_their_offsets_and_times(tmp_path: Path) -> None:
     replicas = {
         (2, A): replica(NOW_MS - 3, NOW_MS - 4, 17),
         (3, ZERO_UUID): replica(NOW_MS, -1, 0),  # it was never caught up, and says no directory
@@ -154,7 +154,7 @@ def test_observers_are_told_with_their_offsets_and_times(tmp_path: Path) -> None
     ]
 
 
-def test_who_was_silent_for_long_is_none_nor_is_a_consumer_nor_the_leader(tmp_path: Path) -> None:
+def test_long_silent_nodes_consumers_and_the_leader_are_no_observers(tmp_path: Path) -> None:
     replicas = {
         (2, A): replica(NOW_MS - SILENT_MS),
         (3, A): replica(NOW_MS - SILENT_MS + 1),
@@ -167,7 +167,7 @@ def test_who_was_silent_for_long_is_none_nor_is_a_consumer_nor_the_leader(tmp_pa
     assert len(replicas) == 5
 
 
-def test_an_observer_that_fetches_is_told_of_and_a_new_leader_begins_anew(tmp_path: Path) -> None:
+def test_an_observer_that_fetches_is_described_and_a_new_leader_starts_again(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader")
     controller = Controller(metadata)
     observer = observer_in(tmp_path / "observer")
@@ -199,7 +199,7 @@ def test_the_high_watermark_is_not_known_before_something_of_the_epoch_is_commit
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_does_not_lead_says_so_of_the_partition(tmp_path: Path, version: int) -> None:
+def test_a_node_that_does_not_lead_says_so_for_the_partition(tmp_path: Path, version: int) -> None:
     metadata = begin(tmp_path / "log")
     metadata.resign()
     response = answer(metadata, {(2, A): replica()}, version)
@@ -222,7 +222,7 @@ def test_who_does_not_lead_says_so_of_the_partition(tmp_path: Path, version: int
     ],
 )
 @pytest.mark.parametrize("leads", [True, False])
-def test_all_but_the_metadatas_partition_alone_is_unknown_to_whoever_is_asked(
+def test_any_partition_but_the_metadatas_is_unknown_whoever_asks(
     tmp_path: Path, topics: list[tuple[str, list[int]]], leads: bool
 ) -> None:
     metadata = begin(tmp_path / "log")
@@ -239,7 +239,7 @@ def test_all_but_the_metadatas_partition_alone_is_unknown_to_whoever_is_asked(
     ]
 
 
-def test_others_are_served_while_many_observers_or_partitions_are_told_of(tmp_path: Path) -> None:
+def test_others_are_served_while_many_observers_or_partitions_are_described(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "log")
     replicas = {(node_id, A): replica() for node_id in range(2, 1_300)}
     quorum = QuorumOfOne(NODE, metadata, replicas, [CONFIGURED])

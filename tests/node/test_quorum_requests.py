@@ -65,7 +65,7 @@ def test_requests_of_another_epoch_or_none(tmp_path: Path, change: dict[str, int
     ]
 
 
-def test_who_does_not_lead_says_so(tmp_path: Path) -> None:
+def test_a_node_that_does_not_lead_says_so(tmp_path: Path) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")
     catch_up(observer, controller)
@@ -96,7 +96,7 @@ def test_a_fetch_waits_where_there_is_nothing_new_and_the_high_watermark_is_know
 
 
 @pytest.mark.limit("broker.controller.quorum_requests.MOST_ANSWER_BYTES")
-def test_one_answer_has_so_much_and_the_next_one_the_rest(
+def test_one_answer_has_limited_bytes_and_the_next_one_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quorum_requests, "MOST_ANSWER_BYTES", 300)
@@ -118,7 +118,7 @@ def test_one_answer_has_so_much_and_the_next_one_the_rest(
 @pytest.mark.parametrize(
     ("before_start", "last_epoch", "is_snapshot"), [(1, 1, True), (0, 1, False), (0, 2, True)]
 )
-def test_what_lies_below_the_log_is_in_a_snapshot(
+def test_records_below_the_log_are_in_a_snapshot(
     tmp_path: Path, before_start: int, last_epoch: int, is_snapshot: bool
 ) -> None:
     metadata = begin(tmp_path / "leader", SnapshotPolicy(1, 0, 0, -1), segment_bytes=400)
@@ -141,7 +141,7 @@ def test_what_lies_below_the_log_is_in_a_snapshot(
     assert (found.snapshot_id is not None) == is_snapshot
 
 
-def test_who_fetches_is_known_for_a_while(tmp_path: Path) -> None:
+def test_a_fetching_replica_is_known_for_a_while(tmp_path: Path) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")
     catch_up(observer, controller)
@@ -164,7 +164,7 @@ def test_who_fetches_is_known_for_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.controller.quorum_requests.MOST_REPLICAS")
-def test_of_too_many_that_fetch_the_most_silent_is_forgotten(tmp_path: Path) -> None:
+def test_the_longest_silent_of_too_many_replicas_is_forgotten(tmp_path: Path) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")
     catch_up(observer, controller)

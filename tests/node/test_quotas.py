@@ -49,7 +49,7 @@ WINDOWS = Windows(samples=11, window_ms=1000)
 NOW_MS = 1_700_000_000_000
 
 
-def test_a_rate_is_taken_over_ten_windows_and_what_has_passed_of_the_eleventh() -> None:
+def test_a_rate_is_taken_over_ten_windows_and_the_elapsed_part_of_the_eleventh() -> None:
     rate = Rate(WINDOWS)
     rate.record(2000, NOW_MS)
     assert rate.throttle_ms(200, NOW_MS) == 0
@@ -58,7 +58,7 @@ def test_a_rate_is_taken_over_ten_windows_and_what_has_passed_of_the_eleventh() 
     assert rate.throttle_ms(100, NOW_MS + 500) == 9_500
 
 
-def test_what_lies_behind_the_windows_is_forgotten() -> None:
+def test_usage_older_than_the_windows_is_forgotten() -> None:
     rate = Rate(WINDOWS)
     rate.record(100_000, NOW_MS)
     assert rate.throttle_ms(1, NOW_MS + 10_999) > 0
@@ -73,14 +73,14 @@ def test_windows_are_used_again_in_turn() -> None:
     assert rate.throttle_ms(9, NOW_MS + 99_000) > 0
 
 
-def test_what_was_recorded_can_be_taken_back() -> None:
+def test_recorded_usage_can_be_taken_back() -> None:
     rate = Rate(WINDOWS)
     rate.record(5000, NOW_MS)
     rate.record(-5000, NOW_MS)
     assert rate.throttle_ms(1, NOW_MS) == 0
 
 
-def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
+def test_a_bucket_begins_full_and_owes_the_excess() -> None:
     bucket = TokenBucket(WINDOWS)
     bucket.record(11, 1, NOW_MS)
     assert bucket.throttle_ms(1, NOW_MS) == 0
@@ -102,13 +102,13 @@ def test_however_low_a_limit_the_time_fits_into_an_answer(limit: float) -> None:
 
 
 @pytest.mark.parametrize("limit", [math.nan, math.inf])
-def test_a_limit_that_is_none_throttles_nobody(limit: float) -> None:
+def test_a_limit_of_none_throttles_nobody(limit: float) -> None:
     rate = Rate(WINDOWS)
     rate.record(3_000_000, NOW_MS)
     assert rate.throttle_ms(limit, NOW_MS) == 0
 
 
-def test_who_is_idle_for_an_hour_is_forgotten_as_others_come() -> None:
+def test_a_client_idle_for_an_hour_is_forgotten_as_others_come() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     idle = [measures.of(number, NOW_MS) for number in range(3)]
     for later_ms in (IDLE_MS - 1, IDLE_MS, IDLE_MS):
@@ -119,7 +119,7 @@ def test_who_is_idle_for_an_hour_is_forgotten_as_others_come() -> None:
 
 
 @pytest.mark.limit("broker.quotas.MOST_MEASURED")
-def test_of_too_many_clients_who_was_idle_for_the_longest_is_forgotten() -> None:
+def test_the_longest_idle_of_too_many_clients_is_forgotten() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     first, second = measures.of("first", NOW_MS), measures.of("second", NOW_MS)
     for number in range(MOST_MEASURED - 2):
@@ -152,7 +152,7 @@ def test_the_most_specific_quota_holds(place: int) -> None:
     assert limits.find("u", "c") == (float(place), PRECEDENCE[place][1])
 
 
-def test_a_quota_of_somebody_else_does_not_hold() -> None:
+def test_a_quota_of_another_user_does_not_apply() -> None:
     limits = Limits()
     limits.set("other", MISSING, 1.0)
     limits.set("u", "other", 1.0)
@@ -160,7 +160,7 @@ def test_a_quota_of_somebody_else_does_not_hold() -> None:
     assert limits.find("u", "c") is None
 
 
-def test_a_quota_of_a_user_holds_for_who_authenticated_as_that_user() -> None:
+def test_a_quota_of_a_user_applies_to_clients_authenticated_as_that_user() -> None:
     quota_per_s = RateQuota(WINDOWS)
     quota_per_s.limits.set("alice", MISSING, 10.0)
     assert quota_per_s.most_at_once("alice", "c") == 100
@@ -186,7 +186,7 @@ def test_a_request_is_charged_to_its_principal() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "is_throttled"), [(3, True), (27, False), (56, False), (59, False)])
-def test_what_nodes_ask_of_each_other_is_not_throttled(api_key: int, is_throttled: bool) -> None:
+def test_requests_between_nodes_are_not_throttled(api_key: int, is_throttled: bool) -> None:
     """WriteTxnMarkers, AlterPartition and FetchSnapshot aren't throttled. Metadata is."""
     quotas = ClientQuotas(BrokerConfig({}), HostNames(SystemNames()))
     quotas.request.limits.set("alice", MISSING, 1e-9)
@@ -252,7 +252,7 @@ async def answered(client: socket.socket) -> bytes:
     return body
 
 
-async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its_time_is_up(
+async def test_a_client_above_its_quota_is_answered_and_then_muted_until_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await started(tmp_path)
@@ -282,7 +282,7 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
 
 
 @pytest.mark.parametrize(("replica_id", "is_throttled"), [(-1, True), (5, False)])
-async def test_what_a_follower_fetches_takes_nothing_of_its_users_time(
+async def test_a_followers_fetches_take_nothing_of_its_users_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replica_id: int, is_throttled: bool
 ) -> None:
     """Else a quota for everybody, which covers the brokers' user too, would make replicas fall out of sync."""

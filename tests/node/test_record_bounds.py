@@ -163,7 +163,7 @@ async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path
     assert leaderless(after_the_crash) == []
 
 
-async def test_a_topic_that_is_made_by_itself_and_is_too_large_is_not_made(tmp_path: Path) -> None:
+async def test_a_topic_too_large_to_be_created_automatically_is_not(tmp_path: Path) -> None:
     node = await started(tmp_path, "num.partitions=20000")
     ask_controller(node.controller, node.topics.auto_create(["a"]), lambda _: None)
     assert not node.metadata.image.topics
@@ -270,7 +270,7 @@ async def test_settings_are_altered_as_one_batch_or_not_at_all(node: Server) -> 
     assert {*alter(node, *groups(MAX_RECORDS_PER_REQUEST))} == {Error.NONE}
 
 
-async def test_who_is_eligible_counts_as_the_setting_that_clears_it(node: Server, few: None) -> None:
+async def test_eligible_replicas_count_for_the_setting_that_clears_them(node: Server, few: None) -> None:
     create(node, ("a", 1))
     in_sync = (TOPIC, "a", {"min.insync.replicas": "2"})
     assert alter(node, *groups(FEW - 1), in_sync, only=True) == [Error.POLICY_VIOLATION] * FEW
@@ -296,7 +296,7 @@ async def test_quotas_are_altered_as_one_batch_or_not_at_all(node: Server, few: 
     assert node.quotas.enforced
 
 
-async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(node: Server) -> None:
+async def test_a_new_topic_with_min_insync_replicas_says_that_nobody_is_eligible(node: Server) -> None:
     appended: list[str] = []
     append = node.metadata.append
 

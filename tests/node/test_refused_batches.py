@@ -50,7 +50,7 @@ def refused(codec: int) -> Iterator[bytearray]:
 
 @pytest.mark.parametrize("effort", [pytest.param(each, id=name) for name, each in EFFORTS.items()])
 @pytest.mark.parametrize("codec", [pytest.param(codec, id=CODEC_NAMES[codec]) for codec in CODECS])
-def test_no_refusal_of_a_check_leaves_a_cycle(codec: int, effort: Effort) -> None:
+def test_a_refusal_by_a_check_leaves_no_cycle(codec: int, effort: Effort) -> None:
     rules = RecordRules(max_message_bytes=8 << 20, before_max_ms=1000)
     wrong = 0
     batches = [*refused(codec)]
@@ -63,7 +63,7 @@ def test_no_refusal_of_a_check_leaves_a_cycle(codec: int, effort: Effort) -> Non
     assert wrong > len(batches) // 2
 
 
-def test_what_is_found_wrong_in_a_thread_comes_without_the_frames_that_found_it(node: Server) -> None:
+def test_an_error_found_in_a_thread_comes_without_the_frames_that_found_it(node: Server) -> None:
     create(node, ("t", 1))
     partition = node.partitions.by_name["t"].partitions[0]
     for codec in CODECS:
@@ -93,7 +93,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("acks", [-1, 0])
 @pytest.mark.parametrize("kind", REQUESTS)
-async def test_no_refused_request_leaves_a_cycle(node: Server, kind: str, acks: int) -> None:
+async def test_a_refused_request_leaves_no_cycle(node: Server, kind: str, acks: int) -> None:
     create(node, ("t", 1))
     request = produce(*REQUESTS[kind], acks=acks)
     with nothing_in_a_cycle():
@@ -110,7 +110,7 @@ async def test_no_refused_request_leaves_a_cycle(node: Server, kind: str, acks: 
             client.close()
 
 
-async def test_a_step_that_fails_because_of_what_it_waited_for_leaves_no_cycle(node: Server) -> None:
+async def test_a_step_that_fails_by_an_awaited_error_leaves_no_cycle(node: Server) -> None:
     async def fails() -> None:
         await turn()
         raise KafkaError(Error.INVALID_RECORD)

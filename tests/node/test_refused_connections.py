@@ -47,7 +47,7 @@ class _Connection:
         return f"127.0.0.1:{self._port}"
 
 
-def test_they_are_told_of_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_logged_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     connecting = Connecting()
     assert connecting.admitted(1)
@@ -63,7 +63,7 @@ def test_they_are_told_of_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) 
     assert record.getMessage().endswith("; 47 others since the last such line")
 
 
-def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_others(
+def test_a_client_that_asks_for_sasl_is_logged_once_in_ten_seconds_beside_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

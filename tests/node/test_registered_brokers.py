@@ -118,9 +118,7 @@ class Quorum:
 
 
 @pytest.mark.parametrize("metadata_version", [7, 16, 17, 29, 30])
-def test_what_was_decided_of_a_broker_is_found_at_the_next_start(
-    tmp_path: Path, metadata_version: int
-) -> None:
+def test_a_decision_about_a_broker_is_found_at_the_next_start(tmp_path: Path, metadata_version: int) -> None:
     quorum = Quorum(tmp_path, metadata_version)
     next_offset = quorum.metadata.next_offset
     epoch = quorum.register(1)

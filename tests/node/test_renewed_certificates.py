@@ -109,7 +109,7 @@ async def test_keys_in_the_settings_take_the_place_of_others_and_are_not_shown(
         assert described(node, BROKER, "1", name)[0] is None
 
 
-async def test_a_trust_store_changes_who_is_let_in(tmp_path: Path, keys: Path) -> None:
+async def test_a_new_trust_store_changes_who_may_connect(tmp_path: Path, keys: Path) -> None:
     node = await node_with(tmp_path, keys, ssl_client_auth="required")
     ours, stranger = (client_context(OURS, shows) for shows in (OURS, STRANGER))
     for each in (ours, stranger):
@@ -156,7 +156,7 @@ async def test_a_certificate_of_another_name_is_refused_unless_that_is_allowed(
         [(TRUSTSTORE, str(OURS.folder / "server.key"))],
     ],
 )
-async def test_what_cannot_be_read_is_refused_and_the_listener_stays_as_it_is(
+async def test_an_unreadable_file_is_refused_and_the_listener_stays_as_it_is(
     changes: list[tuple[str, str]], tmp_path: Path, keys: Path
 ) -> None:
     node = await node_with(tmp_path, keys)
@@ -179,7 +179,7 @@ async def test_a_pipe_is_not_waited_for(tmp_path: Path, keys: Path) -> None:
     assert altered is Error.INVALID_REQUEST
 
 
-async def test_a_file_that_is_broken_meanwhile_leaves_the_listener_as_it_is(
+async def test_a_file_broken_meanwhile_leaves_the_listener_as_it_is(
     tmp_path: Path, keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """This broker doesn't check the settings of all brokers before they are stored."""
@@ -200,7 +200,7 @@ async def test_a_trust_store_where_there_was_none_is_refused(tmp_path: Path, key
     assert alter(node, BROKER, "1", (TRUSTSTORE, SET, str(OURS.certificate))) is Error.INVALID_REQUEST
 
 
-async def test_for_all_listeners_nothing_is_altered(tmp_path: Path, keys: Path) -> None:
+async def test_nothing_is_altered_for_all_listeners_at_once(tmp_path: Path, keys: Path) -> None:
     node = await node_with(tmp_path, keys)
     named = "ssl.keystore.location"
     assert alter(node, BROKER, "1", (named, SET, str(keys))) is Error.INVALID_REQUEST

@@ -125,7 +125,7 @@ async def test_an_entry_is_answered_again_a_few_times_and_not_as_often_as_it_is_
     assert len(listed(answer)) == 1 + MOST_REPEATED
 
 
-async def test_the_settings_of_a_topic_are_gathered_no_oftener_than_they_are_told(
+async def test_the_settings_of_a_topic_are_gathered_no_more_often_than_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -140,12 +140,12 @@ async def test_the_settings_of_a_topic_are_gathered_no_oftener_than_they_are_tol
     assert len(gathered) == 1 + MOST_REPEATED
 
 
-def test_what_is_distinct_is_all_answered_and_in_order() -> None:
+def test_distinct_entries_are_all_answered_in_order() -> None:
     names = [str(number) for number in range(1000)]
     assert answered([*names, *names], str) == [*names, *names[:MOST_REPEATED]]
 
 
-def test_nothing_is_looked_at_where_a_request_names_little() -> None:
+def test_a_request_that_names_little_is_not_examined() -> None:
     few = ["a"] * MOST_REPEATED
     assert answered(few, lambda _: pytest.fail("looked at")) is few
 

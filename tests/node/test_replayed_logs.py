@@ -73,7 +73,9 @@ def forget_unstable(log: PartitionLog) -> None:
         pytest.param(forget_unstable, id="last stable offset"),
     ],
 )
-async def test_what_a_log_lacks_is_seen(tmp_path: Path, harm: Callable[[PartitionLog], object]) -> None:
+async def test_records_missing_from_a_log_are_noticed(
+    tmp_path: Path, harm: Callable[[PartitionLog], object]
+) -> None:
     node, log = await written(tmp_path)
     harm(log)
     with pytest.raises(AssertionError, match=r"t-0"):
@@ -114,14 +116,14 @@ async def test_a_producer_that_is_silent_for_long_may_be_forgotten(tmp_path: Pat
     crash(node)
 
 
-async def test_indexes_made_anew_lack_nothing(tmp_path: Path) -> None:
+async def test_rebuilt_indexes_lack_nothing(tmp_path: Path) -> None:
     node, _ = await written(tmp_path)
     crash(node)
     node = await coordinating(tmp_path, INTERVAL)
     check_log(node.partitions.get("t", 0).log, node.clock.now_ms())
 
 
-async def test_the_indexes_of_what_is_cleaned_lack_nothing(tmp_path: Path) -> None:
+async def test_indexes_of_cleaned_segments_lack_nothing(tmp_path: Path) -> None:
     node = await with_topic(tmp_path, INTERVAL)
     fill(node, keys=20)
     assert await cleaned(node) is None
@@ -135,7 +137,7 @@ async def test_the_indexes_of_what_is_cleaned_lack_nothing(tmp_path: Path) -> No
     crash(node)
 
 
-async def test_a_start_counts_the_bytes_to_the_next_entry_anew(tmp_path: Path) -> None:
+async def test_a_start_counts_the_bytes_to_the_next_entry_again(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, INTERVAL)
     producer = Producer(node, "before").begin()
     assert [producer.send(), producer.send()] == [Error.NONE] * 2

@@ -116,7 +116,7 @@ async def test_an_offset_that_names_a_deleted_topic_by_its_id_goes_at_the_next_s
     assert committed(node) == (-1, Error.NONE)
 
 
-async def test_a_coordinator_forgets_only_by_id_what_was_deleted_before_it_came(tmp_path: Path) -> None:
+async def test_a_coordinator_forgets_only_by_id_topics_deleted_before_it_came(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     with_retention(node)
     gone = TopicChanges({}, [node.metadata.image.topics["t"]], [])
@@ -127,7 +127,7 @@ async def test_a_coordinator_forgets_only_by_id_what_was_deleted_before_it_came(
     assert committed(node) == (-1, Error.NONE)
 
 
-async def test_shards_are_told_whether_they_have_come_with_the_change_though_they_are_loaded_later(
+async def test_shards_learn_whether_they_came_with_the_change_though_they_load_later(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.coordination.hosted_shards.AT_ONCE", 0)
@@ -162,7 +162,7 @@ def removal(name: str) -> RemoveTopicRecord:
     return RemoveTopicRecord(topic_id=name.encode().ljust(16, b"-"))
 
 
-def test_what_came_and_went_between_two_looks_is_bygone_and_not_removed() -> None:
+def test_a_topic_that_came_and_went_between_two_looks_is_bygone_and_not_removed() -> None:
     image = ClusterImage()
     for record in (*topic("stays"), *topic("goes"), removal("goes"), *topic("later")):
         image.apply(record)
@@ -172,7 +172,7 @@ def test_what_came_and_went_between_two_looks_is_bygone_and_not_removed() -> Non
     assert told(image) == ([], ["later"], [])
 
 
-def test_an_observer_that_begins_with_a_snapshot_is_told_of_what_it_knew_alone(tmp_path: Path) -> None:
+def test_an_observer_that_begins_with_a_snapshot_hears_only_of_topics_it_knew(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader", SnapshotPolicy(1, 0, 0, -1), segment_bytes=400)
     metadata.append(topic("stays"))
     observer = observer_in(tmp_path / "observer")

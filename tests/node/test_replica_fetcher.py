@@ -62,7 +62,9 @@ def test_an_empty_log_becomes_the_leaders_and_its_high_watermark_follows(
     assert following.log.leader_epochs.entries == leader.log.leader_epochs.entries
 
 
-def test_what_the_leader_has_not_is_cut_off(tmp_path: Path, leader: Leading, following: Following) -> None:
+def test_records_that_the_leader_lacks_are_cut_off(
+    tmp_path: Path, leader: Leading, following: Following
+) -> None:
     following.until_level(leader)
     leader.append("lost")
     leader.append("lost as well")
@@ -91,7 +93,7 @@ def test_an_epoch_that_was_led_without_a_record_is_forgotten(leader: Leading, fo
     assert following.log.leader_epochs.entries == again.log.leader_epochs.entries == [(0, 0), (2, 4)]
 
 
-def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew(
+def test_a_log_that_ends_before_the_leaders_begins_is_started_again(
     leader: Leading, following: Following
 ) -> None:
     following.step(leader)
@@ -104,7 +106,7 @@ def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew(
     assert bytes_of(following.log) == bytes_of(leader.log, 6)
 
 
-def test_a_log_that_has_nothing_yet_begins_amid_a_batch_where_the_leaders_does(
+def test_an_empty_log_begins_inside_a_batch_where_the_leaders_does(
     leader: Leading, following: Following
 ) -> None:
     three = [(0, None, text, ()) for text in (b"d", b"e", b"f")]
@@ -116,7 +118,7 @@ def test_a_log_that_has_nothing_yet_begins_amid_a_batch_where_the_leaders_does(
     assert bytes_of(following.log) == bytes_of(leader.log, 4)
 
 
-def test_a_log_that_ends_behind_the_leaders_is_cut_off_there(tmp_path: Path, following: Following) -> None:
+def test_a_log_longer_than_the_leaders_is_cut_off_at_its_end(tmp_path: Path, following: Following) -> None:
     for text in "abcd":
         following.log.append(batch(text), leader_epoch=0, now_ms=0)
     following.log.leader_epochs.clear()  # so that only the end offset tells
@@ -151,7 +153,7 @@ def test_the_leaders_start_is_taken_over(leader: Leading, following: Following) 
         (Error.OFFSET_OUT_OF_RANGE, OUT_OF_RANGE),
     ],
 )
-def test_what_comes_of_an_error(
+def test_the_consequences_of_each_error(
     leader: Leading, following: Following, error: Error, state: FollowState
 ) -> None:
     request = following.request()
@@ -181,7 +183,7 @@ def test_what_comes_of_an_error(
 @pytest.mark.parametrize(
     "failure", [KafkaError(Error.NETWORK_EXCEPTION), FetchResponse(error_code=71)], ids=str
 )
-def test_a_fetch_that_fails_pauses_all_that_it_asked_for(
+def test_a_failed_fetch_pauses_all_its_partitions(
     leader: Leading, following: Following, failure: KafkaError | FetchResponse
 ) -> None:
     at_once(following.fetcher.answered(following.request(), failure))
@@ -191,7 +193,7 @@ def test_a_fetch_that_fails_pauses_all_that_it_asked_for(
 
 
 @pytest.mark.parametrize("error", [Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, None])
-def test_where_the_leaders_log_ends_may_not_be_told(
+def test_the_end_of_the_leaders_log_may_be_missing_from_the_answer(
     leader: Leading, following: Following, error: Error | None
 ) -> None:
     request = following.request()
@@ -261,7 +263,7 @@ def test_a_batch_of_a_later_epoch_waits_until_the_epoch_is_known(
     assert bytes_of(following.log) == bytes_of(leader.log)
 
 
-def test_what_comes_twice_is_taken_once(leader: Leading, following: Following) -> None:
+def test_records_that_come_twice_are_taken_once(leader: Leading, following: Following) -> None:
     request = following.request()
     answer = leader.answer(request)
     assert isinstance(answer, FetchResponse)
@@ -273,7 +275,7 @@ def test_what_comes_twice_is_taken_once(leader: Leading, following: Following) -
 
 
 @pytest.mark.parametrize(("epoch", "end_offset", "left"), [(9, 2, 2), (9, 50, 3), (0, 1, 1), (0, 50, 3)])
-def test_where_the_leader_says_that_the_logs_part(
+def test_the_leader_reports_diverging_logs(
     leader: Leading, following: Following, epoch: int, end_offset: int, left: int
 ) -> None:
     following.until_level(leader)
@@ -287,7 +289,7 @@ def test_where_the_leader_says_that_the_logs_part(
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whoever_leads_and_follows_the_logs_come_to_be_the_same(tmp_path: Path, seed: int) -> None:
+def test_the_logs_become_the_same_whoever_leads_and_follows(tmp_path: Path, seed: int) -> None:
     """Three replicas in turn: a leader appends, followers fetch some of it, and one of them leads next."""
     luck = random.Random(seed)
     replicas = [
@@ -325,7 +327,9 @@ def test_whoever_leads_and_follows_the_logs_come_to_be_the_same(tmp_path: Path, 
             assert epochs_of(replicas[each].log) == epochs_of(leader.log)
 
 
-def test_what_a_power_loss_took_out_of_the_middle_is_fetched_again(tmp_path: Path, leader: Leading) -> None:
+def test_records_that_a_power_loss_removed_from_the_middle_are_fetched_again(
+    tmp_path: Path, leader: Leading
+) -> None:
     log = open_log(tmp_path / "follower")
     following = Following(log)
     following.until_level(leader)
@@ -376,7 +380,7 @@ def test_a_log_that_ends_while_it_is_synced_holds_nothing_up(tmp_path: Path, lea
     assert following.fetcher.request() is not None
 
 
-def test_what_was_cut_off_is_fetched_again_once_the_disk_has_the_cut(tmp_path: Path, leader: Leading) -> None:
+def test_records_cut_off_are_fetched_again_once_the_disk_has_the_cut(tmp_path: Path, leader: Leading) -> None:
     """Else a power loss might bring some of it back, amid the records that replaced it."""
     background = HeldBackground()
     following = Following(open_log(tmp_path / "follower", background=background))

@@ -58,7 +58,7 @@ def register(node: Server, node_id: int) -> None:
     node.metadata.append([RegisterBrokerRecord(broker_id=node_id, end_points=end_points, fenced=False)])
 
 
-async def test_a_leader_of_whom_nothing_is_followed_any_more_is_left(tmp_path: Path) -> None:
+async def test_a_leader_with_no_partition_left_to_follow_is_left(tmp_path: Path) -> None:
     node, network = await replicated(tmp_path), Connections()
     for node_id in (OTHER, THIRD):
         register(node, node_id)
@@ -95,7 +95,7 @@ async def test_a_leader_that_has_gone_is_left_until_it_is_back(tmp_path: Path) -
     crash(node)
 
 
-async def test_what_is_throttled_is_fetched_within_the_nodes_quota(tmp_path: Path) -> None:
+async def test_throttled_partitions_are_fetched_within_the_nodes_quota(tmp_path: Path) -> None:
     node, network = await replicated(tmp_path), Connections()
     register(node, OTHER)
     quota = node.replication_quotas.follower

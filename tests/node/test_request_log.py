@@ -37,7 +37,7 @@ def client_of(node: Server) -> Client:
     return Client(Straight(node), client_id="me")
 
 
-def test_a_line_says_who_asked_what_and_what_came_of_it(
+def test_a_line_names_the_client_the_request_and_the_outcome(
     node: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, request_log.log.name)
@@ -75,7 +75,7 @@ def test_values_of_settings_are_not_shown(node: Server, caplog: pytest.LogCaptur
     assert "secret" not in line
 
 
-def test_a_handler_is_called_as_it_is_while_nobody_wants_lines(node: Server) -> None:
+def test_a_handler_is_not_wrapped_while_nobody_wants_lines(node: Server) -> None:
     request_log.log.setLevel(logging.INFO)
     client = client_of(node)
     client.ask(MetadataRequest(topics=[]), 9)
@@ -83,7 +83,7 @@ def test_a_handler_is_called_as_it_is_while_nobody_wants_lines(node: Server) -> 
     assert route.handle.__module__ == "broker.network.turns"
 
 
-def test_an_altered_level_counts_for_connections_that_are_there(
+def test_an_altered_level_applies_to_existing_connections(
     node: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     request_log.log.setLevel(logging.INFO)

@@ -71,7 +71,7 @@ async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: 
     crash(node)
 
 
-async def test_what_a_leader_still_answers_is_not_taken_by_who_leads_by_now(tmp_path: Path) -> None:
+async def test_a_late_answer_of_an_old_leader_is_not_taken_by_the_new_one(tmp_path: Path) -> None:
     """The partition's role changes first. The fetcher learns of it once all partitions have their roles."""
     node = await replicated(tmp_path)
     change(node, leader=OTHER)
@@ -104,7 +104,7 @@ async def test_the_leader_epoch_is_looked_at_before_the_role(tmp_path: Path, lea
     crash(node)
 
 
-async def test_a_new_leader_does_not_list_an_end_below_what_the_one_before_may_have_said(
+async def test_a_new_leader_lists_no_end_below_its_predecessors(
     tmp_path: Path,
 ) -> None:
     node = await replicated(tmp_path)
@@ -137,7 +137,7 @@ async def test_a_new_leader_does_not_list_an_end_below_what_the_one_before_may_h
     crash(node)
 
 
-async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_committed(tmp_path: Path) -> None:
+async def test_a_capable_consumer_reads_the_records_that_a_follower_knows_committed(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     produce(node, acks=1)
     produce(node, acks=1)
@@ -155,7 +155,7 @@ async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_commi
     crash(node)
 
 
-async def test_a_restart_knows_what_was_committed(tmp_path: Path) -> None:
+async def test_a_restart_remembers_the_committed_offset(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     for _ in range(3):
         produce(node, acks=1)
@@ -185,7 +185,7 @@ async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path:
     crash(node)
 
 
-async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_path: Path) -> None:
+async def test_a_waiting_follower_is_woken_by_uncommitted_records(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = fetch(node, 0, replica_id=OTHER, max_wait_ms=LONG_MS)
     assert isinstance(waiting, Later)
@@ -194,7 +194,7 @@ async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_p
     crash(node)
 
 
-async def test_what_a_follower_has_that_the_leader_has_not_does_not_count(tmp_path: Path) -> None:
+async def test_a_followers_excess_records_do_not_count(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     produce(node, acks=1)
     change(node, leader=ME)
@@ -234,7 +234,7 @@ async def test_a_replica_that_the_leader_does_not_know_gets_nothing(tmp_path: Pa
     crash(node)
 
 
-async def test_nothing_is_appended_with_acks_all_where_too_few_are_in_sync(tmp_path: Path) -> None:
+async def test_with_acks_all_and_too_few_in_sync_nothing_is_appended(tmp_path: Path) -> None:
     node = await replicated(tmp_path, "min.insync.replicas=2")
     change(node, isr=[ME])
     answer = produced(produce(node))
@@ -245,7 +245,7 @@ async def test_nothing_is_appended_with_acks_all_where_too_few_are_in_sync(tmp_p
     crash(node)
 
 
-async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
+async def test_too_few_in_sync_after_the_append_is_reported(tmp_path: Path) -> None:
     node = await replicated(tmp_path, "min.insync.replicas=2")
     leader = leader_of(node)
     waiting = produce(node)
@@ -258,7 +258,7 @@ async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
     crash(node)
 
 
-async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: Path) -> None:
+async def test_a_batch_not_committed_in_time_is_answered_with_its_offset(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     produce(node, acks=1)
     answer = produced(await asyncio.wait_for(answered(produce(node, timeout_ms=1)), 10))
@@ -268,7 +268,7 @@ async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: P
     crash(node)
 
 
-async def test_who_waits_for_a_commit_is_told_that_leadership_was_lost_and_who_leads(tmp_path: Path) -> None:
+async def test_waiters_for_a_commit_learn_that_leadership_was_lost_and_who_leads(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
     change(node, leader=OTHER)
@@ -280,7 +280,7 @@ async def test_who_waits_for_a_commit_is_told_that_leadership_was_lost_and_who_l
     crash(node)
 
 
-async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: Path) -> None:
+async def test_a_new_epoch_of_the_same_leader_lets_waiters_wait_on(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
     change(node, leader=ME)
@@ -317,7 +317,7 @@ async def test_a_fetch_that_waits_at_a_leader_is_answered_when_another_leads(tmp
     crash(node)
 
 
-async def test_a_fetch_is_told_the_leader_and_where_it_is(tmp_path: Path) -> None:
+async def test_a_fetch_learns_the_leader_and_its_address(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     change(node, leader=ME)
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1, current_leader_epoch=0)

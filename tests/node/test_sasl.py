@@ -56,7 +56,7 @@ async def principal_of(node: Server) -> Principal:
     return connection.principal
 
 
-async def test_who_has_signed_in_is_served_as_who_it_is(tmp_path: Path) -> None:
+async def test_a_client_is_served_as_the_user_it_signed_in_as(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     with connected(node) as client:
         assert (await shaken(client)).error_code == Error.NONE
@@ -87,7 +87,7 @@ def _gate(keys: list[int]) -> SaslGate:
 
 
 @pytest.mark.parametrize("state", SignIn)
-def test_each_state_lets_through_what_its_table_says(state: SignIn) -> None:
+def test_each_state_lets_through_the_requests_of_its_table(state: SignIn) -> None:
     admitted = ADMITTED[state]
     for api_key in APIS:
         keys: list[int] = []
@@ -130,7 +130,9 @@ class _NeverScheduler:
 
 
 @pytest.mark.limit("broker.network.sasl_gate.LONGEST_SIGN_IN_S")
-async def test_who_doesnt_sign_in_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_sign_in_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = await serving(tmp_path)
     monkeypatch.setattr("broker.network.sasl_gate.LONGEST_SIGN_IN_S", 0.0)
     with connected(node) as client:
@@ -139,7 +141,7 @@ async def test_who_doesnt_sign_in_is_hung_up_on(tmp_path: Path, monkeypatch: pyt
     assert node.listeners["SASL_PLAINTEXT"].failed_authentications.total() == 1
 
 
-async def test_who_has_signed_in_or_is_gone_is_waited_for_no_longer(tmp_path: Path) -> None:
+async def test_a_client_that_has_signed_in_or_gone_has_no_deadline_any_more(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     with connected(node) as client:
         await shaken(client)
@@ -156,7 +158,7 @@ async def test_who_has_signed_in_or_is_gone_is_waited_for_no_longer(tmp_path: Pa
     assert connection.gate._deadline is None
 
 
-async def test_who_fails_is_told_after_a_while_and_hung_up(tmp_path: Path) -> None:
+async def test_a_failed_sign_in_is_answered_after_a_while_and_hung_up_on(tmp_path: Path) -> None:
     node = await serving(tmp_path, "connection.failed.authentication.delay.ms=1")
     with connected(node) as client:
         await shaken(client)
@@ -173,7 +175,7 @@ async def _nobody_is_connected(node: Server) -> None:
         await asyncio.sleep(0)
 
 
-async def test_no_quota_is_charged_to_who_is_still_signing_in(tmp_path: Path) -> None:
+async def test_no_quota_is_charged_during_signing_in(tmp_path: Path) -> None:
     """A throttled connection couldn't also wait for the delay of a failed attempt."""
     node = await serving(tmp_path, "connection.failed.authentication.delay.ms=0")
     with connected(node) as client:
@@ -196,7 +198,7 @@ async def test_no_quota_is_charged_to_who_is_still_signing_in(tmp_path: Path) ->
     await _nobody_is_connected(node)
 
 
-async def test_a_frame_before_is_short_and_later_as_long_as_anybodys(tmp_path: Path) -> None:
+async def test_a_frame_is_short_before_signing_in_and_as_long_as_any_later(tmp_path: Path) -> None:
     node = await serving(tmp_path, "sasl.server.max.receive.size=100")
     with connected(node) as client:
         await shaken(client)
@@ -211,7 +213,7 @@ async def test_a_frame_before_is_short_and_later_as_long_as_anybodys(tmp_path: P
     await _nobody_is_connected(node)
 
 
-async def test_a_session_holds_for_its_time_and_longer_for_who_signs_in_again(tmp_path: Path) -> None:
+async def test_a_session_lasts_its_time_and_longer_if_its_client_signs_in_again(tmp_path: Path) -> None:
     node = await serving(tmp_path, "connections.max.reauth.ms=60000")
     clock = clock_of(node)
     with connected(node) as client:
@@ -253,7 +255,7 @@ async def test_even_late_a_client_may_sign_in_again(tmp_path: Path) -> None:
         await client.answer(MetadataRequest(topics=[]), 12)
 
 
-async def test_nobody_becomes_another_by_signing_in_again(tmp_path: Path) -> None:
+async def test_signing_in_again_cannot_change_the_user(tmp_path: Path) -> None:
     node = await serving(
         tmp_path, "connections.max.reauth.ms=60000", "connection.failed.authentication.delay.ms=0"
     )
@@ -270,7 +272,7 @@ async def test_nobody_becomes_another_by_signing_in_again(tmp_path: Path) -> Non
     await _nobody_is_connected(node)
 
 
-async def test_requests_behind_the_last_token_are_served_as_who_has_signed_in(tmp_path: Path) -> None:
+async def test_requests_after_the_last_token_are_served_as_the_user_signed_in(tmp_path: Path) -> None:
     """A client may send on before it is answered."""
     node = await serving(tmp_path)
     with connected(node) as client:
@@ -303,7 +305,7 @@ async def test_requests_behind_the_last_token_are_served_as_who_has_signed_in(tm
         ([f"{PREFIX}plain.sasl.jaas.config=a.B required user_alice=topsecret"], "with the semicolon"),
     ],
 )
-def test_what_cant_be_is_told_at_the_start_without_a_password(
+def test_an_impossible_setting_is_reported_at_the_start_without_a_password(
     tmp_path: Path, settings: list[str], told_: str
 ) -> None:
     with pytest.raises(UsageError) as refused:

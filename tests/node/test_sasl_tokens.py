@@ -89,7 +89,7 @@ async def test_a_token_that_has_ended_within_the_skew_serves_for_no_time(tmp_pat
         assert not await _is_served(client)
 
 
-async def test_who_signs_in_again_stays_and_is_nobody_else(tmp_path: Path) -> None:
+async def test_signing_in_again_keeps_the_connection_and_its_user(tmp_path: Path) -> None:
     node = await started(tmp_path, *SETTINGS)
     clock = clock_of(node)
     with connected(node) as client:

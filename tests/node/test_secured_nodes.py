@@ -189,7 +189,7 @@ async def says(nodes: SecuredNodes, caplog: pytest.LogCaptureFixture, why: str, 
         await asyncio.gather(starting, return_exceptions=True)
 
 
-async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
+async def test_a_broker_with_a_wrong_password_fails_at_its_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
@@ -202,7 +202,7 @@ async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
         assert not any("wrong" in each for each in caplog.messages)
 
 
-async def test_who_isnt_a_broker_to_the_authorizer_cant_join(
+async def test_a_node_that_the_authorizer_does_not_know_as_a_broker_cannot_join(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker signs in, but has no right to CLUSTER_ACTION."""
@@ -227,7 +227,7 @@ async def test_who_isnt_a_broker_to_the_authorizer_cant_join(
         ("ssl_keystore_location", str(STRANGER.folder / "server.pem"), "it refuses: "),
     ],
 )
-async def test_a_broker_that_trusts_not_or_isnt_trusted_is_told(
+async def test_a_broker_that_does_not_trust_or_is_not_trusted_is_refused(
     name: str, value: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {**KEYS.settings(), "ssl.client.auth": "required", "super.users": "User:CN=localhost"}
@@ -236,7 +236,7 @@ async def test_a_broker_that_trusts_not_or_isnt_trusted_is_told(
         await says(nodes, caplog, why, **{f"listener_name_controller_{name}": value})
 
 
-async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_path: Path) -> None:
+async def test_brokers_with_inconsistent_settings_fail_at_their_start(tmp_path: Path) -> None:
     async with secured(tmp_path, protocols("SASL_SSL"), plain(), KEYS.settings()) as nodes:
         told = await refusal(nodes, listener_name_nodes_ssl_truststore_location=str(STRANGER.certificate))
         assert told.startswith(
@@ -247,7 +247,7 @@ async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_p
 # --- rights -------------------------------------------------------------------------------------------------
 
 
-async def test_a_client_is_itself_to_the_controller_that_its_broker_asks(tmp_path: Path) -> None:
+async def test_a_forwarded_client_keeps_its_identity_at_the_controller(tmp_path: Path) -> None:
     """The broker signs in as itself, and says in the envelope whose request it is."""
     only_nodes = {"super.users": "User:node"}
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, only_nodes) as nodes:
@@ -308,7 +308,7 @@ async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
         await play(nodes)
 
 
-async def test_the_controller_asks_its_authorizer_of_who_signs_in_there(tmp_path: Path) -> None:
+async def test_the_controllers_authorizer_judges_users_signed_in_there(tmp_path: Path) -> None:
     """Clients may connect to the controller directly (KIP-919)."""
     more = plain()["listener.name.controller.plain.sasl.jaas.config"].replace(";", ' user_alice="a";')
     settings = {**plain(), "listener.name.controller.plain.sasl.jaas.config": more}

@@ -125,14 +125,14 @@ async def test_a_default_folder_that_cannot_be_used_suggests_another(tmp_path: P
         await begin(config, Environment.of_this_machine(files=files))
 
 
-async def test_a_port_in_use_is_said_with_its_listener(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_with_its_listener(tmp_path: Path) -> None:
     node = await started(tmp_path / "one")
     port = node.listeners["PLAINTEXT"].port
     assert f"127.0.0.1:{port}" in await refusal(tmp_path / "two", port=port)
     assert not (tmp_path / "two").exists()
 
 
-async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file" / "data") in await refusal(tmp_path / "file" / "data")
 
@@ -156,7 +156,7 @@ async def test_a_folder_of_another_node_is_not_touched(
     assert properties.read_text() == before
 
 
-async def test_a_metadata_log_that_makes_no_sense_is_said(tmp_path: Path) -> None:
+async def test_a_nonsense_metadata_log_is_reported(tmp_path: Path) -> None:
     node = await started(tmp_path)
     log = node.metadata.log
     batch = build_batch([(0, None, b"\x01\x7f\x00", ())])

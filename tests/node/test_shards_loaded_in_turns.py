@@ -63,7 +63,7 @@ async def test_a_long_log_is_loaded_in_turns_and_the_next_partition_waits_for_it
     assert hosting.events.count("start") == 3
 
 
-async def test_others_are_served_between_the_steps_of_what_is_loaded_before_a_change_is_followed(
+async def test_others_are_served_while_a_shard_is_loaded_before_a_change_is_followed(
     node: Server,
 ) -> None:
     create(node, "t", 150)
@@ -101,7 +101,7 @@ async def test_values_that_are_long_to_replay_are_fewer_in_a_step(node: Server) 
     assert len(hosting.events) == 51
 
 
-async def test_what_stops_between_two_steps_reads_no_more(node: Server) -> None:
+async def test_a_load_that_stops_between_two_steps_reads_no_more(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, 3)
@@ -117,7 +117,7 @@ async def test_what_stops_between_two_steps_reads_no_more(node: Server) -> None:
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
 
 
-async def test_a_shard_has_all_that_came_to_its_log_while_it_was_loaded(node: Server) -> None:
+async def test_a_shard_has_all_records_appended_while_it_was_loaded(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
@@ -129,7 +129,7 @@ async def test_a_shard_has_all_that_came_to_its_log_while_it_was_loaded(node: Se
     assert hosting.events[-2:] == ["replay late", "start"]
 
 
-async def test_what_a_shard_is_told_while_it_is_loaded_it_learns_once_it_has_started(node: Server) -> None:
+async def test_a_shard_learns_after_its_start_what_it_missed_while_loading(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
@@ -207,7 +207,7 @@ async def test_nothing_is_compacted_while_it_is_loaded(node: Server) -> None:
     assert node.cleaner._may_be_cleaned(partition)
 
 
-async def test_who_stops_loads_nothing_more(node: Server) -> None:
+async def test_a_stopped_host_loads_nothing_more(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
@@ -250,7 +250,7 @@ async def test_a_partition_that_moves_while_it_is_loaded_is_read_on_in_its_new_d
     assert hosting.events[-2:] == ["replay last", "start"]
 
 
-async def test_many_small_partitions_are_no_more_than_a_large_one(node: Server) -> None:
+async def test_many_small_partitions_cost_no_more_than_a_large_one(node: Server) -> None:
     create(node, "t", 40)
     hosting = Hosting(node)
     for index in range(40):
@@ -309,7 +309,7 @@ async def test_no_descriptor_left_puts_loading_off(
     assert hosting.events == ["replay a", "start"]
 
 
-async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
+async def test_a_shard_that_lacked_memory_to_start_is_loaded_again(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)
@@ -326,7 +326,7 @@ async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
     assert [event for event in hosting.events if event != "unload"] == ["replay a"] * 2 + ["start"] * 2
 
 
-async def test_what_a_shard_had_too_little_memory_to_learn_it_learns_when_it_is_loaded_anew(
+async def test_a_shard_that_lacked_memory_to_learn_learns_when_it_is_reloaded(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)

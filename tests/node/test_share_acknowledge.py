@@ -84,7 +84,7 @@ async def test_renewal(shares: Shares) -> None:
     assert acquired(shares.client().fetch(0, 0, member="n")) == {0: [(1, 2, 2)]}
 
 
-async def test_types_of_version_one(shares: Shares) -> None:
+async def test_types_of_version_1(shares: Shares) -> None:
     shares.produce(3)
     client = shares.client()
     client.fetch(0, 0, version=1)
@@ -92,7 +92,7 @@ async def test_types_of_version_one(shares: Shares) -> None:
     assert errors(client.acknowledge(2, {0: [(0, 0, REJECT)]}, version=1)) == {0: 0}
 
 
-async def test_who_is_fenced_reads_its_state_again(shares: Shares) -> None:
+async def test_a_fenced_share_partition_reads_its_state_again(shares: Shares) -> None:
     shares.produce(3, 3)
     client = shares.client()
     client.fetch(0, 0)

@@ -50,7 +50,7 @@ def record_offsets(answer: object) -> list[int]:
 # --- what is told -------------------------------------------------------------------------------------------
 
 
-async def test_records_come_with_what_was_acquired_of_them(shares: Shares) -> None:
+async def test_records_come_with_their_acquired_ranges(shares: Shares) -> None:
     shares.produce(5, 5, 5)
     client = shares.client()
     response = client.fetch(0, 0, max_records=7)
@@ -84,7 +84,7 @@ async def test_a_large_batch_comes_whole(shares: Shares) -> None:
     assert acquired(shares.client().fetch(0, 0, max_bytes=1)) == {0: [(0, 49, 1)]}
 
 
-async def test_a_topic_that_nobody_knows(shares: Shares) -> None:
+async def test_an_unknown_topic(shares: Shares) -> None:
     client = shares.client()
     unknown = bytes(15) + b"\7"
     assert errors(client.fetch(0, 0, topic_id=unknown)) == {0: Error.UNKNOWN_TOPIC_ID}  # from Kafka 4.4 on
@@ -101,7 +101,7 @@ async def test_a_partition_that_there_is_not(shares: Shares) -> None:
     assert errors(client.acknowledge(2, {7: [(0, 0, ACCEPT)]})) == {7: Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_what_was_never_initialized(shares: Shares) -> None:
+async def test_a_state_never_initialized(shares: Shares) -> None:
     shares.persisters.states.clear()
     client = shares.client()
     assert errors(client.fetch(0, 0, max_wait_ms=60_000)) == {0: Error.UNKNOWN_SERVER_ERROR}
@@ -159,7 +159,7 @@ async def test_most_of_a_large_answer_stays_in_its_file(shares: Shares) -> None:
 @pytest.mark.parametrize(
     ("reset", "first"), [("earliest", 0), ("latest", 6), ("by_duration:PT5S", 3), ("by_duration:P1D", 0)]
 )
-async def test_where_a_group_begins(shares: Shares, reset: str, first: int) -> None:
+async def test_the_first_offset_of_a_group(shares: Shares, reset: str, first: int) -> None:
     partition = shares.node.partitions.get("t", 0)
     now_ms = shares.node.clock.now_ms()
     for age_ms in (10_000, 4_000):
@@ -207,7 +207,7 @@ async def test_a_fetch_waits_until_something_is_appended(shares: Shares) -> None
     assert not shares.node.partitions.get("t", 0).waiting
 
 
-async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_has_grown(
+async def test_a_fetch_waits_until_the_log_has_grown_to_the_state(
     shares: Shares,
 ) -> None:
     """An unclean election leaves such a log. Kafka answers each fetch at once, so that clients ask again and again."""
@@ -234,7 +234,7 @@ async def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(shares: Shares) ->
     assert acquired(told(shares, later)) == {0: [(0, 10, 1)]}
 
 
-async def test_after_its_time_a_fetch_takes_what_there_is(shares: Shares) -> None:
+async def test_after_its_time_a_fetch_takes_the_records_there(shares: Shares) -> None:
     shares.produce(1)
     later = shares.client().fetch(0, 0, max_wait_ms=1, min_bytes=5_000)
     answered = asyncio.Event()
@@ -262,7 +262,7 @@ async def test_a_lock_that_ends_wakes_a_fetch(shares: Shares) -> None:
     assert acquired(told(shares, later)) == {0: [(0, 2, 2)]}
 
 
-async def test_who_is_woken_by_a_lock_finds_all_that_it_held(shares: Shares) -> None:
+async def test_a_fetch_woken_by_a_lock_finds_all_its_records(shares: Shares) -> None:
     shares.produce(3)
     client = shares.client()
     client.fetch(0, 0)
@@ -283,7 +283,7 @@ async def test_a_start_that_moves_wakes_a_fetch(shares: Shares) -> None:
     assert acquired(told(shares, later)) == {0: [(100, 199, 1)]}
 
 
-async def test_a_state_that_is_loaded_wakes_those_who_wait(shares: Shares) -> None:
+async def test_a_loaded_state_wakes_waiting_fetches(shares: Shares) -> None:
     shares.produce(3, 3)
     state = shares.persisters.states[GROUP, shares.topic_id, 0]
     state.holds = True
@@ -310,7 +310,7 @@ async def test_a_topic_that_is_deleted_ends_the_wait(shares: Shares) -> None:
     assert len(shares.shares) == 0
 
 
-async def test_who_hangs_up_waits_no_more(shares: Shares) -> None:
+async def test_a_client_that_hangs_up_waits_no_more(shares: Shares) -> None:
     later = shares.client().fetch(0, 0, max_wait_ms=60_000)
     later.abandon()
     partition = shares.node.partitions.get("t", 0)
@@ -319,7 +319,7 @@ async def test_who_hangs_up_waits_no_more(shares: Shares) -> None:
     assert acquired(shares.client().fetch(0, 0, member="n")) == {0: [(0, 2, 1)]}
 
 
-async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> None:
+async def test_many_waiting_fetches_are_served_one_after_the_other(shares: Shares) -> None:
     """That holds for any number of fetches: none is served within another one."""
     waiting = [
         shares.client().fetch(0, 0, member=f"m{number}", max_wait_ms=60_000, max_records=1)
@@ -331,7 +331,7 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
     assert [acquired(told(shares, later)) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
 
 
-async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(shares: Shares) -> None:
+async def test_a_fetch_of_many_partitions_is_checked_in_its_own_turn(shares: Shares) -> None:
     one = shares.client().fetch(0, 0, member="one", max_wait_ms=60_000)
     gone = shares.client().fetch(0, 0, 1, member="gone", max_wait_ms=60_000)
     two = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)

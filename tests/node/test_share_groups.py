@@ -139,7 +139,9 @@ def state_of(node: Server, topic_id: bytes, partition: int) -> Any:
     return node.share_states.shard_of(key).known.get(key)
 
 
-async def test_a_member_is_assigned_what_the_share_coordinator_has_initialized(tmp_path: Path) -> None:
+async def test_a_member_is_assigned_partitions_that_the_share_coordinator_has_initialized(
+    tmp_path: Path,
+) -> None:
     node = await sharing(tmp_path)
     answer = beat(node, "m", 0, "t", "u")
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m", 2)
@@ -210,7 +212,7 @@ def holding(held: list[Any], what: Callable[..., Any]) -> Callable[..., Later[An
     return ask
 
 
-async def test_who_hangs_up_while_offsets_are_altered_or_deleted_has_them_so_all_the_same(
+async def test_altering_or_deleting_offsets_is_finished_though_the_client_hangs_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await sharing(tmp_path)
@@ -292,7 +294,7 @@ async def test_a_group_is_deleted_with_its_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.handlers.share_group_heartbeat.LONGEST_MEMBER_ID")
-async def test_a_heartbeat_has_to_make_sense_by_itself(tmp_path: Path) -> None:
+async def test_a_nonsense_heartbeat_is_refused(tmp_path: Path) -> None:
     node = await sharing(tmp_path)
     invalid = Error.INVALID_REQUEST
     assert beat(node, "m" * LONGEST_MEMBER_ID, 0, "t").error_code == Error.NONE
@@ -311,7 +313,7 @@ async def test_a_heartbeat_has_to_make_sense_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.handlers.share_group_heartbeat.MOST_NAMES")
-async def test_a_member_subscribes_to_so_many_topics_at_most(
+async def test_a_members_subscription_has_a_limit_of_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await sharing(tmp_path)
@@ -322,7 +324,7 @@ async def test_a_member_subscribes_to_so_many_topics_at_most(
 
 
 @pytest.mark.limit("broker.handlers.alter_share_group_offsets.MOST_ALTERED_PARTITIONS")
-async def test_so_many_partitions_are_altered_at_most(tmp_path: Path) -> None:
+async def test_altered_partitions_have_a_limit(tmp_path: Path) -> None:
     node = await sharing(tmp_path)
     parts = dict.fromkeys(range(MOST_ALTERED_PARTITIONS), 5)
     assert alter(node, t=parts).error_code == Error.INVALID_REQUEST
@@ -333,7 +335,7 @@ async def test_so_many_partitions_are_altered_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.handlers.delete_share_group_offsets.MOST_FORGOTTEN_TOPICS")
-async def test_so_many_topics_are_forgotten_at_most(tmp_path: Path) -> None:
+async def test_forgotten_topics_have_a_limit(tmp_path: Path) -> None:
     node = await sharing(tmp_path)
     alter(node, t={0: 1})
     names = ["absent"] * (MOST_FORGOTTEN_TOPICS - 1)
@@ -365,9 +367,7 @@ async def test_many_share_groups_are_deleted_in_turns(
     assert node.groups.shard_of("g").group_ids() == []
 
 
-async def test_who_may_not_is_told_so_before_anything_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_right_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = await sharing(tmp_path)
 
     def denying(operation: Operation, kind: ResourceType, name: str) -> DenyingAuthorizer:
@@ -409,7 +409,7 @@ async def test_who_may_not_is_told_so_before_anything_else(
     ]
 
 
-async def test_where_the_cluster_has_no_share_groups_all_is_refused(
+async def test_a_cluster_without_share_groups_refuses_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await sharing(tmp_path)
@@ -423,7 +423,7 @@ async def test_where_the_cluster_has_no_share_groups_all_is_refused(
     assert described.error_code == unsupported
 
 
-async def test_a_group_may_have_times_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_may_have_its_own_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = await sharing(tmp_path)
     own = {"share.heartbeat.interval.ms": "7000"}
     monkeypatch.setattr(node.groups._topics.image, "configs", {**node.metadata.image.configs, (32, "g"): own})

@@ -38,7 +38,7 @@ def answered(answer: Any) -> Later[Any]:
     return later
 
 
-async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> None:
+async def test_on_one_node_every_answer_comes_in_the_same_call(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     topic_id, persister = topic_id_of(node), node.share_persister
     answers: list[Any] = []
@@ -65,7 +65,7 @@ async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> N
     ]
 
 
-async def test_who_asks_first_has_the_topic_of_states_made(node: Server) -> None:
+async def test_the_first_request_creates_the_topic_of_states(node: Server) -> None:
     create(node, "t")
     answers: list[Any] = []
     told_by(answers)(node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1))
@@ -175,7 +175,7 @@ def test_the_leader_elsewhere_is_asked() -> None:
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     ],
 )
-def test_what_passes_is_tried_again_and_no_longer_than_with_kafka(code: Error) -> None:
+def test_a_passing_error_is_tried_again_and_no_longer_than_with_kafka(code: Error) -> None:
     node = Elsewhere(codes=[code])
     node.write(0)
     assert node.answers == []
@@ -192,13 +192,13 @@ def test_what_passes_is_tried_again_and_no_longer_than_with_kafka(code: Error) -
 @pytest.mark.parametrize(
     "code", [Error.FENCED_STATE_EPOCH, Error.INVALID_REQUEST, Error.UNKNOWN_SERVER_ERROR]
 )
-def test_what_doesnt_pass_is_told_at_once(code: Error) -> None:
+def test_a_lasting_error_is_reported_at_once(code: Error) -> None:
     node = Elsewhere(codes=[code])
     node.write(0)
     assert node.answers == [code]
 
 
-def test_what_this_nodes_shard_doesnt_know_isnt_asked_for_again() -> None:
+def test_an_unknown_partition_in_this_nodes_shard_is_not_asked_again() -> None:
     node = Elsewhere(leader=OWN)
     node.here = [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_COORDINATOR, Error.NONE]
     node.write(0)
@@ -208,7 +208,7 @@ def test_what_this_nodes_shard_doesnt_know_isnt_asked_for_again() -> None:
     assert node.answers == [Error.UNKNOWN_TOPIC_OR_PARTITION, None]
 
 
-def test_who_comes_later_waits_behind_what_is_tried_again() -> None:
+def test_later_requests_wait_behind_one_that_is_tried_again() -> None:
     node = Elsewhere(codes=[Error.NOT_COORDINATOR, Error.NOT_COORDINATOR])
     for partition in (0, 1, 0, 0, 2):
         node.write(partition)
@@ -220,7 +220,7 @@ def test_who_comes_later_waits_behind_what_is_tried_again() -> None:
     assert node.answers == [None] * 5
 
 
-def test_where_one_of_those_behind_has_to_wait_the_rest_waits_behind_it() -> None:
+def test_if_one_of_the_waiting_requests_is_tried_again_the_rest_waits_behind_it() -> None:
     node = Elsewhere(codes=[Error.NOT_COORDINATOR, Error.NONE, Error.NOT_COORDINATOR])
     for _ in range(3):
         node.write(0)
@@ -230,7 +230,7 @@ def test_where_one_of_those_behind_has_to_wait_the_rest_waits_behind_it() -> Non
     assert (len(node.asked), node.answers) == (5, [None] * 3)
 
 
-def test_while_another_node_is_asked_who_comes_later_waits() -> None:
+def test_later_requests_wait_while_another_node_is_asked() -> None:
     """Else the later write would come first if the first one has to be repeated, and the older start offset would
     follow the later one."""
     node = Elsewhere()
@@ -277,7 +277,7 @@ def test_a_topic_that_cant_be_made_is_made_later() -> None:
     assert node.answers == [None]
 
 
-def test_once_stopped_nobody_is_told() -> None:
+def test_after_a_stop_no_request_is_answered() -> None:
     node = Elsewhere(codes=[Error.NOT_COORDINATOR])
     node.write(0)
     node.write(0)
@@ -287,7 +287,7 @@ def test_once_stopped_nobody_is_told() -> None:
     assert node.answers == []
 
 
-def test_who_waits_behind_is_woken_no_more_where_an_answer_has_it_stopped() -> None:
+def test_waiting_requests_are_not_woken_after_an_answer_that_stops_the_persister() -> None:
     node = Elsewhere(codes=[Error.NOT_COORDINATOR])
     node.persister.write("g", TOPIC, 0, 1, 1, 0, 0, ()).when_answered(node.persister.stop)
     node.write(0)

@@ -52,7 +52,7 @@ async def test_after_the_largest_epoch_comes_one(shares: Shares) -> None:
     assert client.fetch(1).error_code == 0
 
 
-async def test_who_asks_is_checked_first(shares: Shares) -> None:
+async def test_a_request_is_checked_first(shares: Shares) -> None:
     client = shares.client()
     assert client.fetch(0, 0, group=None).error_code == Error.INVALID_REQUEST
     for member in ("", "m" * 37):
@@ -76,7 +76,7 @@ async def test_a_new_session_releases_nothing_of_the_old_one(shares: Shares) -> 
     assert ack_errors(client.fetch(1, acks={0: [(0, 4, ACCEPT)]})) == {0: 0}
 
 
-async def test_the_first_answer_lists_what_was_read_and_the_next_ones_what_is_new(shares: Shares) -> None:
+async def test_the_first_answer_lists_all_partitions_and_the_next_ones_changes(shares: Shares) -> None:
     client = shares.client()
     assert acquired(client.fetch(0, 0, 1)) == {0: [], 1: []}
     assert acquired(client.fetch(1)) == {}
@@ -118,7 +118,7 @@ async def test_a_connection_remembers_no_session_that_has_ended(shares: Shares) 
     assert connection.when_lost.sessions == {}
 
 
-async def test_the_end_of_a_connection_leaves_a_session_that_was_opened_anew_elsewhere(
+async def test_the_end_of_a_connection_leaves_a_session_reopened_elsewhere(
     shares: Shares,
 ) -> None:
     connection = SimpleNamespace(when_lost=None)

@@ -129,13 +129,13 @@ async def test_the_first_question_for_a_coordinator_makes_the_topic_of_states(tm
     }
 
 
-async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> None:
+async def test_without_its_topic_no_state_is_coordinated_here(node: Server) -> None:
     create(node, "t", 3)
     assert errors(initialize(node)) == [Error.NOT_COORDINATOR] * 3
     assert errors(read(node)) == [Error.NOT_COORDINATOR] * 3
 
 
-async def test_what_is_written_is_read_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_written_state_is_read_and_survives_a_restart(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     assert errors(initialize(node)) == [0, 0, 0]
     assert errors(write(node)) == [0, 0, 0]
@@ -175,7 +175,7 @@ async def test_a_deleted_topic_takes_its_states_along(tmp_path: Path) -> None:
     )
 
 
-async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Path) -> None:
+async def test_without_its_topic_a_coordinator_refuses_everybody(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     initialize(node)
     delete(node, SHARE_STATE_TOPIC)

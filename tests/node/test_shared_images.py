@@ -59,7 +59,7 @@ def change(image: ClusterImage, chance: Random, applied: list[Message]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_neither_sees_what_becomes_of_the_other(seed: int) -> None:
+def test_neither_copy_sees_the_others_changes(seed: int) -> None:
     chance = Random(seed)
     images: list[tuple[ClusterImage, list[Message]]] = [(ClusterImage(), [])]
     last = [said(images[0][0])]

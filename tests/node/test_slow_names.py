@@ -86,7 +86,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_nobody_waits_for_the_name_of_another_ones_quota(node: Server, slow: SlowNames) -> None:
+async def test_nobody_waits_for_the_name_in_anothers_quota(node: Server, slow: SlowNames) -> None:
     waiting = [ask_for_quota(node, host) for host in ("a", "unknown")]
     await asyncio.to_thread(slow.is_asked.wait, PATIENCE_S)
     assert set_quota(node, "127.0.0.9") is Error.NONE
@@ -194,7 +194,7 @@ async def test_names_are_looked_up_no_longer_for_a_client_that_is_gone(
     assert [entry.error_code for entry in there.result().entries] == [Error.INVALID_REQUEST] * 2
 
 
-async def test_what_has_been_looked_up_is_decided_though_the_client_is_gone(
+async def test_a_resolved_quota_is_applied_though_the_client_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer_at_once(monkeypatch, lambda host: "10.0.0.1")

@@ -64,7 +64,7 @@ def test_values_so_large_that_a_batch_takes_few_are_gone_through_in_steps_too() 
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])
-def test_a_snapshot_that_is_not_whole_is_none(tmp_path: Path, damage: str) -> None:
+def test_an_incomplete_snapshot_is_invalid(tmp_path: Path, damage: str) -> None:
     data = bytearray(
         at_once(
             encode_snapshot(
@@ -148,7 +148,7 @@ def test_an_epoch_that_the_quorum_state_has_seen_is_not_used_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"leaderEpoch":null}'])
-def test_a_quorum_state_that_makes_no_sense_is_written_anew(tmp_path: Path, text: str) -> None:
+def test_a_nonsense_quorum_state_is_rewritten(tmp_path: Path, text: str) -> None:
     begin(tmp_path)
     (tmp_path / "quorum-state").write_text(text)
     assert begin(tmp_path).epoch == 2

@@ -66,7 +66,7 @@ def described(node: Server, *names: str) -> Any:
 
 
 @in_loop
-async def test_a_topic_is_there_and_its_client_answered_once_the_disk_has_it(tmp_path: Path) -> None:
+async def test_a_topic_exists_and_its_client_is_answered_once_the_disk_has_it(tmp_path: Path) -> None:
     node, syncs = await started(tmp_path)
     answers = asked_to_create(node, "t")
     assert answers == []
@@ -95,7 +95,7 @@ async def test_changes_that_come_while_one_is_synced_share_the_next_sync(tmp_pat
 
 
 @in_loop
-async def test_a_decision_is_taken_by_what_is_written_and_not_synced_yet(tmp_path: Path) -> None:
+async def test_decisions_see_records_written_but_not_yet_synced(tmp_path: Path) -> None:
     node, syncs = await started(tmp_path)
     asked_to_create(node, "t")
     again = asked_to_create(node, "t")
@@ -126,7 +126,7 @@ async def test_a_topic_whose_deletion_is_not_synced_is_not_deleted_twice(tmp_pat
 
 
 @in_loop
-async def test_a_topic_that_metadata_creates_is_told_of_once_the_disk_has_it(
+async def test_a_topic_that_metadata_creates_is_announced_once_the_disk_has_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -191,7 +191,7 @@ async def test_a_producer_id_is_given_out_once_its_block_is_on_the_disk(tmp_path
 
 
 @in_loop
-async def test_who_waits_for_a_disk_that_fails_is_told_and_so_is_who_comes_later(tmp_path: Path) -> None:
+async def test_a_failing_disk_refuses_waiting_and_later_requests(tmp_path: Path) -> None:
     node, syncs = await started(tmp_path)
     answers = asked_to_create(node, "t")
     syncs.fail_one()

@@ -51,7 +51,7 @@ def cut(tmp_path: Path, leader: Leading, background: HeldBackground) -> Followin
     return following
 
 
-def test_it_waits_for_the_disk_though_somebody_joins_or_leaves_the_isr(
+def test_a_follower_waits_for_the_disk_though_the_isr_changes(
     leader: Leading, cut: Following, background: HeldBackground
 ) -> None:
     cut.follow(1)  # the same epoch, by another role
@@ -74,7 +74,7 @@ def test_it_waits_for_the_disk_in_the_next_epoch_too(
     assert bytes_of(cut.log) == bytes_of(leader.log)
 
 
-def test_what_the_disk_refuses_to_sync_the_leader_is_not_told_of(
+def test_the_leader_does_not_hear_of_records_that_the_disk_refuses_to_sync(
     tmp_path: Path, leader: Leading, background: HeldBackground
 ) -> None:
     """Else it is committed, and a power loss might lose it."""
@@ -101,7 +101,7 @@ def test_another_fetcher_waits_for_the_disk_too(cut: Following, background: Held
     assert other.state_of(TOPIC, 0) is FETCHING
 
 
-def test_another_log_of_the_same_epoch_begins_anew(tmp_path: Path, cut: Following) -> None:
+def test_another_log_of_the_same_epoch_starts_from_the_beginning(tmp_path: Path, cut: Following) -> None:
     """The partition was on other brokers in between."""
     cut.log = open_log(tmp_path / "made-anew")
     cut.follow(1)
@@ -111,7 +111,7 @@ def test_another_log_of_the_same_epoch_begins_anew(tmp_path: Path, cut: Followin
     assert request.topics[0].partitions[0].fetch_offset == 0
 
 
-def test_who_was_paused_waits_for_the_disk_behind_it(
+def test_a_follower_paused_after_a_cut_waits_for_the_disk(
     tmp_path: Path, leader: Leading, background: HeldBackground
 ) -> None:
     """The step after the cut failed, so nobody waits for the disk yet."""
@@ -127,7 +127,7 @@ def test_who_was_paused_waits_for_the_disk_behind_it(
     following.until_level(leader)
 
 
-def test_who_cannot_be_told_of_the_disk_for_too_little_memory_asks_later(
+def test_a_follower_that_lacks_memory_to_wait_for_the_disk_asks_later(
     tmp_path: Path, leader: Leading, background: HeldBackground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following = Following(open_log(tmp_path / "follower", flush_messages=1, background=background))

@@ -105,7 +105,7 @@ async def test_it_is_tried_again_by_the_clock_and_not_by_each_work(
     await background.finish()
 
 
-async def test_where_even_the_timer_has_no_memory_the_next_work_tries_it(
+async def test_if_even_the_timer_lacks_memory_the_next_work_tries_it(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     background, noted = BackgroundThreads(), Noted()
@@ -123,7 +123,7 @@ async def test_where_even_the_timer_has_no_memory_the_next_work_tries_it(
     await background.finish()
 
 
-async def test_the_end_does_what_waits_for_a_thread(refusal: Refusal) -> None:
+async def test_the_end_does_work_that_waits_for_a_thread(refusal: Refusal) -> None:
     background, noted = BackgroundThreads(), Noted()
 
     def and_more(_: Exception | None) -> None:
@@ -138,7 +138,7 @@ async def test_the_end_does_what_waits_for_a_thread(refusal: Refusal) -> None:
     assert all(noted.here)
 
 
-async def test_who_waits_for_a_lane_does_what_waits_for_its_thread(refusal: Refusal) -> None:
+async def test_a_caller_that_waits_for_a_lane_does_the_work_that_lacks_a_thread(refusal: Refusal) -> None:
     background, noted = BackgroundThreads(), Noted()
     background(noted.work(0), noted.then(0), lane=Lane.FLUSHING)
     background(noted.work(1), noted.then(1), lane=Lane.WRITING)
@@ -171,7 +171,7 @@ async def test_work_that_cannot_even_wait_is_refused_and_nobody_waits_for_it(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-async def test_what_is_to_be_computed_waits_for_a_thread(refusal: Refusal, error: Exception) -> None:
+async def test_computing_waits_for_a_thread(refusal: Refusal, error: Exception) -> None:
     refusal.error = error
     computing, found = ComputingThreads(), list[int]()
     for number in range(3):
@@ -195,7 +195,7 @@ async def test_a_stop_ends_the_trying(refusal: Refusal) -> None:
 
 
 @pytest.mark.parametrize("started", [0, 1, AT_ONCE - 2])
-def test_what_is_done_by_many_threads_the_caller_does_where_there_are_too_few(
+def test_the_caller_does_work_of_many_threads_if_too_few_start(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
     refusal.end()

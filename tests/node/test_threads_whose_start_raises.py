@@ -133,7 +133,7 @@ class Asking:
         self.computed_s = 0.0
 
 
-async def test_what_is_computed_is_told_and_counted_once(
+async def test_a_computation_is_reported_and_counted_once(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()

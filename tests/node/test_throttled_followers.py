@@ -53,7 +53,7 @@ def rate(quota: AdjustableQuota) -> float:
     return quota._rate.per_second(quota._now_ms())
 
 
-def test_what_is_throttled_is_not_asked_for_until_the_rate_is_back(
+def test_throttled_partitions_are_not_fetched_until_the_rate_is_back(
     leader: Leading, following: Following
 ) -> None:
     exhaust(following)
@@ -68,7 +68,7 @@ def test_what_is_throttled_is_not_asked_for_until_the_rate_is_back(
 
 
 @pytest.mark.parametrize("throttled", [{"t": {1}}, {"u": None}, {}], ids=str)
-def test_what_is_not_throttled_is_asked_for_and_does_not_count(
+def test_unthrottled_partitions_are_fetched_and_do_not_count(
     leader: Leading, following: Following, throttled: dict[str, Any]
 ) -> None:
     following.quota.throttled = throttled
@@ -104,7 +104,7 @@ def test_bytes_that_make_no_sense_do_not_count(leader: Leading, following: Follo
     assert rate(following.quota) == 0
 
 
-def test_who_has_all_that_is_committed_is_not_throttled_and_counts(
+def test_a_follower_with_all_committed_records_is_not_throttled_and_counts(
     leader: Leading, following: Following
 ) -> None:
     following.until_level(leader)
@@ -116,7 +116,7 @@ def test_who_has_all_that_is_committed_is_not_throttled_and_counts(
     assert rate(following.quota) > before
 
 
-def test_who_falls_behind_what_is_committed_is_throttled(leader: Leading, following: Following) -> None:
+def test_a_follower_behind_the_committed_records_is_throttled(leader: Leading, following: Following) -> None:
     following.until_level(leader)
     exhaust(following)
     leader.append("more")
@@ -129,7 +129,7 @@ def test_who_falls_behind_what_is_committed_is_throttled(leader: Leading, follow
     assert following.fetcher.request() is None
 
 
-def test_in_another_epoch_nobody_is_level_yet(leader: Leading, following: Following) -> None:
+def test_in_another_epoch_no_follower_is_level_yet(leader: Leading, following: Following) -> None:
     following.until_level(leader)
     exhaust(following)
     assert following.fetcher.request() is not None
@@ -137,16 +137,14 @@ def test_in_another_epoch_nobody_is_level_yet(leader: Leading, following: Follow
     assert following.fetcher.request() is None
 
 
-def test_who_is_level_stays_so_when_somebody_joins_or_leaves_the_isr(
-    leader: Leading, following: Following
-) -> None:
+def test_a_level_follower_stays_level_when_the_isr_changes(leader: Leading, following: Following) -> None:
     following.until_level(leader)
     exhaust(following)
     following.follow(0)  # the same epoch, by another role
     assert following.fetcher.request() is not None
 
 
-def test_others_are_asked_for_meanwhile(tmp_path: Path, following: Following) -> None:
+def test_other_partitions_are_fetched_meanwhile(tmp_path: Path, following: Following) -> None:
     other = Follower(open_log(tmp_path / "other"), following.fetches, 1, 0)
     following.fetcher.follow(OF_ANOTHER, "u", 0, other)
     exhaust(following)
@@ -160,7 +158,7 @@ def test_others_are_asked_for_meanwhile(tmp_path: Path, following: Following) ->
     assert [topic.topic_id for topic in request.topics] == [TOPIC, OF_ANOTHER]
 
 
-def test_who_drives_it_asks_again_after_the_backoff(following: Following) -> None:
+def test_the_driver_asks_again_after_the_backoff(following: Following) -> None:
     asked: list[object] = []
     timers: list[tuple[float, Callable[[], None]]] = []
     peer: Any = SimpleNamespace(ask=lambda request, version: asked.append(request) or Later())

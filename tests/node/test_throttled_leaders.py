@@ -149,7 +149,7 @@ async def test_a_throttled_follower_that_has_all_may_come_in(tmp_path: Path) -> 
     crash(node)
 
 
-async def test_what_counts_is_the_answer_of_throttled_partitions_alone(tmp_path: Path) -> None:
+async def test_only_the_answers_of_throttled_partitions_count(tmp_path: Path) -> None:
     """Kafka's `FetchResponse.sizeOf` counts so: with the size of the frame, but without the header."""
     node = await leading(tmp_path, rate=1_000_000)
     response = follow(node)
@@ -165,7 +165,7 @@ async def test_what_counts_is_the_answer_of_throttled_partitions_alone(tmp_path:
     crash(node)
 
 
-async def test_a_follower_that_errs_is_told_so_however_throttled(tmp_path: Path) -> None:
+async def test_a_follower_in_error_learns_it_however_throttled(tmp_path: Path) -> None:
     node = await leading(tmp_path)
     exhaust(node)
     assert fetched(follow(node, 5)).error_code == Error.OFFSET_OUT_OF_RANGE
@@ -208,7 +208,7 @@ async def test_a_throttled_fetch_is_answered_with_nothing_when_its_time_is_over(
 # --- many partitions ----------------------------------------------------------------------------------------
 
 
-async def test_of_many_partitions_the_throttled_ones_are_left_out_and_counted(
+async def test_throttled_ones_of_many_partitions_are_left_out_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = turns.PER_TURN + 20

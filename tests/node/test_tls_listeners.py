@@ -106,7 +106,7 @@ async def principal_of(node: Server, context: ssl.SSLContext) -> Principal:
 # --- who is let in ------------------------------------------------------------------------------------------
 
 
-async def test_who_shows_no_certificate_is_anonymous(tmp_path: Path, authority: Certificates) -> None:
+async def test_a_client_without_a_certificate_is_anonymous(tmp_path: Path, authority: Certificates) -> None:
     node = await node_of(tmp_path, authority)
     assert await asked(node, client_context(authority)) == GOOD
     [registered] = node.metadata.image.brokers[node.node_id].record.end_points
@@ -117,7 +117,7 @@ async def test_who_shows_no_certificate_is_anonymous(tmp_path: Path, authority: 
 
 
 @pytest.mark.parametrize("auth", ["requested", "required"])
-async def test_a_certificate_says_whose_connection_it_is(
+async def test_a_certificate_names_the_user_of_its_connection(
     auth: str, tmp_path: Path, authority: Certificates
 ) -> None:
     node = await node_of(tmp_path, authority, ssl_client_auth=auth)
@@ -130,7 +130,7 @@ async def test_rules_make_a_user_of_the_name(tmp_path: Path, authority: Certific
     assert await principal_of(node, client_context(authority, authority)) == Principal("User", "ALICE@SALES")
 
 
-async def test_a_listener_has_settings_of_its_own(tmp_path: Path, authority: Certificates) -> None:
+async def test_a_listener_has_its_own_settings(tmp_path: Path, authority: Certificates) -> None:
     node = await node_of(
         tmp_path, authority, ssl_client_auth="required", listener_name_a_ssl_client_auth="none"
     )
@@ -183,7 +183,7 @@ async def test_no_certificate_where_one_is_required(
 
 
 @pytest.mark.parametrize("auth", ["requested", "required"])
-async def test_a_certificate_that_nobody_trusts(
+async def test_an_untrusted_certificate(
     auth: str,
     tmp_path: Path,
     authority: Certificates,
@@ -206,7 +206,7 @@ async def test_a_certificate_that_has_expired(
     assert "its certificate isn't trusted: certificate has expired" in lines_of(caplog)
 
 
-async def test_who_does_not_trust_the_broker(
+async def test_a_client_that_does_not_trust_the_broker(
     tmp_path: Path, authority: Certificates, stranger: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.connection")
@@ -225,7 +225,7 @@ async def test_a_name_that_no_rule_is_for(
     assert f"no rule of ssl.principal.mapping.rules matches {ALICE_NAME!r}" in lines_of(caplog)
 
 
-async def test_who_speaks_plaintext_or_http_at_an_encrypted_listener(
+async def test_plaintext_or_http_at_an_encrypted_listener(
     tmp_path: Path, authority: Certificates, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.connection")
@@ -237,7 +237,7 @@ async def test_who_speaks_plaintext_or_http_at_an_encrypted_listener(
     assert "HTTP" not in lines_of(caplog)  # one line of a kind in a while
 
 
-async def test_who_speaks_tls_at_a_listener_that_is_not_encrypted(
+async def test_tls_at_an_unencrypted_listener(
     tmp_path: Path, authority: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.connection")
@@ -281,7 +281,7 @@ class GatedListener(FakeListener):
 @pytest.mark.limit("broker.network.tls_gate.LONGEST_HANDSHAKE_S")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"])
-def test_who_says_nothing_or_half_a_hello_is_given_up(
+def test_a_client_that_sends_nothing_or_half_a_hello_is_given_up(
     run: Callable[..., Any], said: bytes, authority: Certificates
 ) -> None:
     async def told() -> None:
@@ -330,7 +330,7 @@ def server_context(authority: Certificates) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_comes_with_the_end_of_the_handshake_is_served(
+def test_bytes_that_come_with_the_end_of_the_handshake_are_served(
     run: Callable[..., Any], authority: Certificates
 ) -> None:
     """Many clients connect together, and each sends immediately. None gets another one's bytes or loses its own."""

@@ -110,7 +110,7 @@ async def test_a_marker_that_was_not_written_is_sent_again(
     assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
 
 
-async def test_a_marker_whose_commit_could_not_be_told_is_told_of_later(
+async def test_a_marker_that_lacked_memory_to_report_its_commit_reports_it_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -136,7 +136,7 @@ async def test_a_marker_whose_commit_could_not_be_told_is_told_of_later(
     assert partition.log.last_stable_offset == partition.log.high_watermark == partition.log.log_end_offset
 
 
-async def test_a_broken_invariant_of_one_marker_is_told_behind_all_others(
+async def test_a_broken_invariant_of_one_marker_is_reported_after_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -184,7 +184,7 @@ def test_the_next_snapshot_is_written_though_one_was_not(
     assert len(metadata.snapshots.ids) == len(before) + 1
 
 
-def test_a_snapshot_that_fails_otherwise_is_told_and_the_next_one_is_written(
+def test_a_snapshot_that_fails_otherwise_is_reported_and_the_next_one_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = begin(tmp_path, ALWAYS)
@@ -224,7 +224,7 @@ async def test_a_change_of_the_metadata_is_committed_though_its_sync_had_to_begi
 
 
 @pytest.mark.parametrize("name", ["when_flushed", "flush"])
-async def test_what_is_in_the_metadata_log_is_decided_by_whatever_its_sync_fails_with(
+async def test_records_in_the_metadata_log_are_decided_whatever_their_sync_fails_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Else the same topic could be created twice, which no start could replay."""
@@ -298,7 +298,7 @@ async def test_the_leader_waits_for_a_sync_again(tmp_path: Path, monkeypatch: py
         (SlicedPasses, "begin", 1),
     ],
 )
-async def test_who_asks_for_a_compaction_is_told_and_the_next_one_is_made(
+async def test_a_requested_compaction_that_lacks_memory_is_reported_and_the_next_one_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int
 ) -> None:
     node = await with_topic(tmp_path)
@@ -319,7 +319,7 @@ async def test_who_asks_for_a_compaction_is_told_and_the_next_one_is_made(
     assert len(records(node)) < 20
 
 
-async def test_a_pass_whose_process_cannot_be_told_of_it_leaves_none_behind() -> None:
+async def test_a_pass_whose_process_cannot_be_notified_leaves_none_running() -> None:
     worker = StillWorker()
     scheduler = LoopScheduler()
     passes = WorkerPasses(worker, scheduler, SlicedPasses(files, scheduler))  # type: ignore[arg-type]

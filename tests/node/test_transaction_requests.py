@@ -160,7 +160,7 @@ def of_broker(
     )
 
 
-async def test_several_transactions_are_answered_each_by_itself(tmp_path: Path) -> None:
+async def test_several_transactions_are_answered_separately(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     adding, verifying, lost = (Producer(node, name).begin() for name in ("adding", "verifying", "lost"))
     verifying.add(("t", 0))
@@ -180,7 +180,7 @@ async def test_several_transactions_are_answered_each_by_itself(tmp_path: Path) 
     assert [state(node, name) for name in ("adding", "verifying", "lost")] == ["Ongoing", "Ongoing", "Empty"]
 
 
-async def test_what_brokers_add_is_of_version_2(tmp_path: Path) -> None:
+async def test_partitions_that_brokers_add_are_of_version_2(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     for version, client_version in ((3, 0), (4, 2)):
@@ -211,7 +211,7 @@ async def test_offsets_need_their_partition_in_the_transaction(tmp_path: Path) -
     assert producer.commit_offsets(7, version=3) == [Error.NONE]
 
 
-async def test_version_5_adds_the_partition_of_the_offsets_by_itself(tmp_path: Path) -> None:
+async def test_version_5_adds_the_partition_of_the_offsets_automatically(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
 
@@ -220,7 +220,7 @@ async def test_version_5_adds_the_partition_of_the_offsets_by_itself(tmp_path: P
     assert [*node.transactions.shard_of("tx").describe("tx").partitions] == [("__consumer_offsets", 0)]
 
 
-async def test_offsets_of_what_does_not_exist_are_refused_before_all_else(tmp_path: Path) -> None:
+async def test_offsets_of_missing_partitions_are_refused_first(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     stranger = Producer(node, "unknown")
 
@@ -341,7 +341,7 @@ def fetch(node: Server, offset: int, *, isolation_level: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_a_reader_of_what_is_committed_is_woken_by_the_end(tmp_path: Path, commit: bool) -> None:
+async def test_the_end_wakes_a_reader_of_committed_records(tmp_path: Path, commit: bool) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()
@@ -360,7 +360,7 @@ async def test_a_reader_of_what_is_committed_is_woken_by_the_end(tmp_path: Path,
     assert aborted == ([] if commit else [(producer.producer_id, 0)])
 
 
-async def test_a_reader_of_what_is_committed_waits_on_behind_another_open_transaction(tmp_path: Path) -> None:
+async def test_a_reader_of_committed_records_waits_on_for_another_open_transaction(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     first, second = Producer(node, "first").begin(), Producer(node, "second").begin()
     first.send()
@@ -379,7 +379,7 @@ async def test_a_reader_of_what_is_committed_waits_on_behind_another_open_transa
     assert found.last_stable_offset == 4
 
 
-async def test_a_producer_whose_marker_is_young_is_not_forgotten(tmp_path: Path) -> None:
+async def test_a_producer_with_a_young_marker_is_not_forgotten(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()
@@ -395,7 +395,7 @@ async def test_a_producer_whose_marker_is_young_is_not_forgotten(tmp_path: Path)
     assert states == {}
 
 
-async def test_the_level_of_transactions_is_told_to_clients_and_can_be_lowered(tmp_path: Path) -> None:
+async def test_the_level_of_transactions_is_announced_to_clients_and_can_be_lowered(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
 

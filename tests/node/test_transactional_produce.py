@@ -81,7 +81,7 @@ async def test_a_first_batch_out_of_order_is_refused_and_yet_its_partition_was_a
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_who_is_not_the_owner_is_refused(tmp_path: Path, version: int) -> None:
+async def test_a_producer_that_does_not_own_the_id_is_refused(tmp_path: Path, version: int) -> None:
     node = await coordinating(tmp_path)
     stranger = Producer(node, "unknown", version=version)
     stranger.producer_id = stranger.epoch = 0
@@ -94,7 +94,7 @@ async def test_who_is_not_the_owner_is_refused(tmp_path: Path, version: int) -> 
     assert producer.send() is Error.INVALID_PRODUCER_EPOCH
 
 
-async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Path) -> None:
+async def test_partitions_of_one_request_are_judged_separately(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
     producer.add(("t", 1))
@@ -162,7 +162,7 @@ async def test_verification_can_be_switched_off_while_the_broker_runs(tmp_path: 
 # --- what comes late ----------------------------------------------------------------------------------------
 
 
-async def test_kafka_14402_a_batch_behind_the_abort_opens_no_transaction(tmp_path: Path) -> None:
+async def test_kafka_14402_a_batch_after_the_abort_opens_no_transaction(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     for version, error in ((1, Error.TRANSACTION_ABORTABLE), (2, Error.INVALID_PRODUCER_EPOCH)):
         producer = Producer(node, f"tx{version}", version=version).begin()
@@ -214,7 +214,7 @@ async def ending(node: Server, version: int) -> Producer:
     return producer
 
 
-async def test_version_1_is_told_to_come_again_while_the_end_before_is_under_way(tmp_path: Path) -> None:
+async def test_version_1_has_to_retry_while_the_previous_end_is_under_way(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=MARKERS_PER_TURN + 1)
     producer = await ending(node, 1)
 
@@ -314,7 +314,7 @@ async def test_a_partition_that_is_not_led_here_is_not_added_to_the_transaction(
     partition.role = role
 
 
-async def test_a_partition_whose_disk_failed_is_told_so_in_place_of_unknown(tmp_path: Path) -> None:
+async def test_a_partition_whose_disk_failed_is_reported_as_such_and_not_as_unknown(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     partition = node.partitions.get("t", 0)

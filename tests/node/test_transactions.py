@@ -62,7 +62,7 @@ async def test_the_topic_of_transactions_is_made_as_kafka_makes_it(tmp_path: Pat
     }
 
 
-async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> None:
+async def test_without_its_topic_no_transaction_is_coordinated_here(node: Server) -> None:
     create(node, "t")
     producer = Producer(node)
     producer.producer_id = producer.epoch = 0
@@ -77,7 +77,7 @@ async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> Non
     assert list_of(node).transaction_states == []
 
 
-async def test_a_request_that_makes_no_sense_is_refused_before_anybody_is_looked_for(node: Server) -> None:
+async def test_a_nonsense_request_is_refused_before_any_lookup(node: Server) -> None:
     create(node, "t")
     nameless = Producer(node, "")
 
@@ -99,7 +99,7 @@ async def test_partitions_that_are_added_do_not_move_any_transactional_id(tmp_pa
     assert [producer.end(commit=False) for producer in producers] == [Error.NONE] * 9
 
 
-async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Path) -> None:
+async def test_without_its_topic_a_coordinator_refuses_everybody(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.node.transaction_walk import DOCUMENT, names, renewed, walked
 
 
-async def test_the_document_shows_what_a_transaction_does() -> None:
+async def test_the_document_shows_the_behaviour_of_a_transaction() -> None:
     """`python -m tests.node.transaction_walk` renews it."""
     document = DOCUMENT.read_text("utf-8")
     blocks = await walked()

@@ -63,7 +63,7 @@ def last_stable_offset(node: Server, index: int = 0) -> int:
 # --- disks --------------------------------------------------------------------------------------------------
 
 
-async def test_an_end_that_can_not_be_logged_is_none(tmp_path: Path) -> None:
+async def test_an_end_that_cannot_be_logged_does_not_happen(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()
@@ -106,7 +106,7 @@ async def test_a_producer_id_that_can_not_be_recorded_is_to_be_asked_for_again(t
 # --- starting again -----------------------------------------------------------------------------------------
 
 
-async def test_what_was_prepared_is_ended_by_the_start(tmp_path: Path) -> None:
+async def test_a_start_ends_prepared_transactions(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send(index=0)
@@ -139,7 +139,7 @@ async def test_a_transaction_that_was_open_stays_so_until_it_times_out(tmp_path:
 
 
 @pytest.mark.parametrize("name", kafka_folders.NAMES)
-async def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: str) -> None:
+async def test_transactions_that_apache_kafka_left_open_time_out_here(tmp_path: Path, name: str) -> None:
     data = kafka_folders.unpack(name, tmp_path)
     node = await started(data, now_ms=kafka_folders.NOW_MS)
     assert [state(node, each) for each in ("tx-a", "tx-b", "tx-c")] == [

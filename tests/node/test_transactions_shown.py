@@ -42,7 +42,7 @@ async def test_transactions_are_listed_by_state_producer_age_and_name(tmp_path: 
     assert listed(node, transactional_id_pattern="") == {"idle-1", "busy-2", "late-3"}
 
 
-async def test_states_that_nobody_knows_are_said_to_be_so(tmp_path: Path) -> None:
+async def test_unknown_states_are_reported_as_unknown(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     Producer(node).begin()
 
@@ -52,7 +52,7 @@ async def test_states_that_nobody_knows_are_said_to_be_so(tmp_path: Path) -> Non
     assert [each.transaction_state for each in answer.transaction_states] == ["Empty"]
 
 
-async def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_pattern_is_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
 
     answer = ask(node, ListTransactionsRequest(transactional_id_pattern="("), 2)

@@ -63,7 +63,7 @@ def under_way() -> tuple[Turns, ManualScheduler, list[str]]:
     return Turns(scheduler), scheduler, []  # type: ignore[arg-type]
 
 
-def test_what_is_done_in_one_step_is_answered_at_once() -> None:
+def test_work_of_one_step_is_answered_at_once() -> None:
     turns, scheduler, done = under_way()
     assert turns.answer(work("a", 1, done)) == "a"
     assert not scheduler.calls
@@ -98,7 +98,7 @@ def test_a_turn_that_is_over_leaves_the_others_their_step_in_the_next() -> None:
         assert len(done) == count
 
 
-def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:
+def test_an_error_in_a_later_step_fails_the_request() -> None:
     turns, scheduler, _ = under_way()
 
     async def failing() -> str:
@@ -112,7 +112,7 @@ def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:
         answer.result()
 
 
-def test_nothing_more_is_done_for_who_has_hung_up_or_once_the_node_stops() -> None:
+def test_nothing_more_is_done_after_a_hang_up_or_a_stop() -> None:
     turns, scheduler, done = under_way()
     first, second = (turns.answer(work(name, 3, done)) for name in "ab")
     assert isinstance(first, Later)
@@ -185,7 +185,7 @@ async def test_others_are_served_while_all_transactional_ids_are_gone_through(tm
     assert {each.transactional_id for each in answer.transaction_states} == {"wanted"}
 
 
-async def test_ids_of_many_shards_are_gone_through_in_turns_as_those_of_one_are(
+async def test_ids_of_many_shards_take_turns_as_those_of_one_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -201,7 +201,7 @@ async def test_ids_of_many_shards_are_gone_through_in_turns_as_those_of_one_are(
     assert served >= 6
 
 
-async def test_others_are_served_while_few_ids_are_much_to_match(tmp_path: Path) -> None:
+async def test_others_are_served_while_a_few_ids_are_expensive_to_match(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     Producer(node, "wanted").begin()
     [shard] = node.transactions.all_shards()

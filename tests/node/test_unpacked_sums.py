@@ -52,7 +52,7 @@ async def test_the_batches_of_one_request_unpack_to_a_bound_together(
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
-async def test_what_is_corrupt_counts_as_if_it_had_unpacked_to_the_most(
+async def test_a_corrupt_batch_counts_as_if_it_had_unpacked_to_the_most(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
     monkeypatch.setattr("broker.handlers.produce.MOST_OF_REQUEST", BRIEF.unpacked_bytes - 1)

@@ -31,7 +31,7 @@ class Interleaved(FromFile):
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("per_turn", [unsent.PER_TURN_BYTES, 50_000])
-def test_what_lies_in_memory_between_ranges_counts_as_unread(
+def test_memory_between_ranges_counts_as_unread(
     run: Callable[..., Any], per_turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsent, "PER_TURN_BYTES", per_turn)

@@ -25,7 +25,7 @@ async def beside_another(folder: Path) -> Server:
     return node
 
 
-async def test_nothing_waits_for_who_is_unregistered(tmp_path: Path) -> None:
+async def test_nothing_waits_for_an_unregistered_broker(tmp_path: Path) -> None:
     node = await beside_another(tmp_path)
     waiting = produce(node)
     assert leader_of(node).log.high_watermark == 0
@@ -37,7 +37,7 @@ async def test_nothing_waits_for_who_is_unregistered(tmp_path: Path) -> None:
     crash(node)
 
 
-async def test_what_only_the_other_has_in_sync_has_no_leader_then(tmp_path: Path) -> None:
+async def test_partitions_in_sync_only_on_the_other_broker_lose_their_leader(tmp_path: Path) -> None:
     node = await beside_another(tmp_path)
     change(node, isr=[OTHER], leader=OTHER)
     assert (await unregistered(node, OTHER)).error_code == Error.NONE
@@ -47,7 +47,7 @@ async def test_what_only_the_other_has_in_sync_has_no_leader_then(tmp_path: Path
     crash(node)
 
 
-async def test_who_is_not_there_and_the_node_itself_are_refused(tmp_path: Path) -> None:
+async def test_missing_brokers_and_the_node_itself_are_refused(tmp_path: Path) -> None:
     node = await beside_another(tmp_path)
     assert (await unregistered(node, 77)).error_code == Error.BROKER_ID_NOT_REGISTERED
     assert (await unregistered(node, ME)).error_code == Error.INVALID_REQUEST

@@ -185,7 +185,7 @@ def test_answers_arrive_whole_and_in_order(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_who_does_not_read_costs_a_piece_and_is_served_no_further(
+def test_a_client_that_does_not_read_costs_a_piece_and_is_served_no_further(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
     async def told() -> None:
@@ -235,7 +235,7 @@ def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_there_is_too_little_memory_to_send_ends_the_connection_and_no_other_bytes_follow(
+def test_lack_of_memory_to_send_ends_the_connection_and_no_other_bytes_follow(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(*_: object) -> int:
@@ -254,7 +254,7 @@ def test_what_there_is_too_little_memory_to_send_ends_the_connection_and_no_othe
 
 
 @pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH])
-def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_disk(
+def test_a_client_lost_by_the_network_is_not_logged_as_a_fault_of_the_disk(
     code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -276,7 +276,9 @@ def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_dis
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_the_socket_takes_slowly_is_read_in_small_parts(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_answer_that_the_socket_takes_slowly_is_read_in_small_parts(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
     """Bytes that the socket doesn't take have to be read again."""
 
     async def told() -> None:
@@ -325,7 +327,7 @@ def test_a_socket_that_takes_all_again_is_given_more_and_more(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("known_socket", [True, False])
-def test_who_takes_all_at_once_is_given_a_part_before_others_have_their_turn(
+def test_a_client_that_takes_all_at_once_gets_a_part_before_others_have_their_turn(
     known_socket: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = FromFile(tmp_path / "file")
@@ -347,7 +349,7 @@ def test_who_takes_all_at_once_is_given_a_part_before_others_have_their_turn(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_who_hangs_up_midway_leaves_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_client_that_hangs_up_midway_leaves_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
     async def told() -> None:
         source = FromFile(tmp_path / "file")
         async with connected(source) as (_reader, writer, connection):
@@ -364,7 +366,7 @@ def test_who_hangs_up_midway_leaves_nothing(run: Callable[..., Any], tmp_path: P
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("bad", [b"nonsense", b"fault"])
-def test_a_bad_request_closes_behind_the_answer_to_the_one_before(
+def test_a_bad_request_closes_after_the_answer_before_it(
     run: Callable[..., Any], bad: bytes, tmp_path: Path
 ) -> None:
     async def told() -> None:
@@ -377,7 +379,7 @@ def test_a_bad_request_closes_behind_the_answer_to_the_one_before(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_who_sends_no_more_is_still_sent_its_answer(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_client_that_sends_no_more_still_gets_its_answer(run: Callable[..., Any], tmp_path: Path) -> None:
     async def told() -> None:
         async with connected(FromFile(tmp_path / "file")) as (reader, writer, connection):
             writer.write(frame(b"0-%d" % FILE_BYTES))

@@ -67,7 +67,7 @@ FIND = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6
 
 
 @pytest.mark.limit("broker.early_requests.LONGEST_WAIT_S")
-async def test_who_has_waited_long_enough_is_answered_as_things_are(
+async def test_after_a_long_wait_a_request_is_answered_by_the_present_state(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = NeverReady(node, monkeypatch)
@@ -81,7 +81,7 @@ async def test_who_has_waited_long_enough_is_answered_as_things_are(
 
 
 @pytest.mark.limit("broker.early_requests.MOST_WAITING")
-async def test_where_enough_requests_wait_the_next_one_is_answered_as_things_are(
+async def test_with_enough_requests_waiting_the_next_is_answered_by_the_present_state(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(early_requests, "MOST_WAITING", 2)
@@ -95,7 +95,7 @@ async def test_where_enough_requests_wait_the_next_one_is_answered_as_things_are
         await answered(clients[place], sent[place])
 
 
-async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_behind_it(
+async def test_requests_after_a_waiting_one_are_answered_after_it(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = NeverReady(node, monkeypatch)
@@ -113,7 +113,7 @@ async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_b
     client.close()
 
 
-async def test_what_waits_is_never_done_where_its_client_hangs_up(
+async def test_a_waiting_request_is_never_carried_out_if_its_client_hangs_up(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropping the request does no harm: nobody would know of a producer id or a member that is made for a client that
@@ -150,7 +150,7 @@ async def test_a_produce_that_waits_is_done_though_its_client_has_hung_up(
 
 
 @pytest.mark.limit("broker.early_requests.LONGEST_LAG_S")
-async def test_who_asks_for_a_topic_that_nobody_has_made_is_answered_soon(
+async def test_a_request_for_a_topic_that_nobody_has_made_is_answered_soon(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EarlyRequests, "_may_lag", True)
@@ -169,7 +169,7 @@ async def test_who_asks_for_a_topic_that_nobody_has_made_is_answered_soon(
 
 
 @pytest.mark.limit("broker.early_requests.MOST_LOOKED_AT")
-def test_of_a_long_list_the_first_entries_are_looked_up() -> None:
+def test_the_first_entries_of_a_long_list_are_looked_up() -> None:
     asked = []
     here: Any = SimpleNamespace(shard=lambda topic, key: asked.append(key))
     many = [str(number) for number in range(early_requests.MOST_LOOKED_AT * 2)]
@@ -177,7 +177,7 @@ def test_of_a_long_list_the_first_entries_are_looked_up() -> None:
     assert asked == many[: early_requests.MOST_LOOKED_AT]
 
 
-async def test_each_shard_that_is_loaded_looks_at_those_alone_that_wait_for_it(node: Server) -> None:
+async def test_each_loaded_shard_looks_only_at_requests_that_wait_for_it(node: Server) -> None:
     early = node.early_requests
     looked_at: list[int] = []
     lacking: list[Any] = [(OFFSETS_TOPIC, 0), (OFFSETS_TOPIC, 1)]
@@ -206,7 +206,7 @@ async def test_a_node_stops_while_requests_wait(node: Server, monkeypatch: pytes
     assert OFFSETS_TOPIC not in node.metadata.image.topics
 
 
-async def test_what_goes_to_the_controller_is_handed_on_while_this_node_is_behind(
+async def test_requests_for_the_controller_are_forwarded_while_this_node_is_behind(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = SimpleNamespace(data=b"\0\0\0\7\0" + bytes(encode(CreateTopicsResponse(), 5)))
@@ -217,7 +217,7 @@ async def test_what_goes_to_the_controller_is_handed_on_while_this_node_is_behin
     assert (await answered(client, client.send(CreateTopicsRequest(), 5))).topics == []
 
 
-def test_all_that_may_wait_is_served_and_asks_for_fields_that_there_are() -> None:
+def test_every_api_that_may_wait_is_served_and_names_existing_fields() -> None:
     served = {APIS[key].name: APIS[key] for key in HANDLERS}
     asked: set[str] = set()
     here: Any = SimpleNamespace(

@@ -55,7 +55,7 @@ class Time:
 
 
 @pytest.mark.limit("broker.environment.scheduler.LONGEST_HOLD_S")
-def test_a_request_that_takes_long_is_told_with_who_sent_it(
+def test_a_long_request_is_logged_with_its_sender(
     node: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = Time()
@@ -69,7 +69,7 @@ def test_a_request_that_takes_long_is_told_with_who_sent_it(
     assert line == "Metadata v12 of 127.0.0.1:1 client me held up everybody for 100 ms"
 
 
-def test_what_comes_often_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_frequent_long_requests_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     watchdog = Watchdog(time)
     for took_s in (0.1, 0.2, 0.9, 0.3):
@@ -84,7 +84,7 @@ def test_what_comes_often_is_told_once_in_a_while(caplog: pytest.LogCaptureFixtu
     ]
 
 
-async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_turn_of_a_long_request_and_a_timer_are_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     watchdog = Watchdog(time)
     turns = Turns(LoopScheduler(), None, watchdog)
@@ -111,7 +111,7 @@ async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pyte
 
 
 @pytest.mark.parametrize("is_first_step", [False, True])
-async def test_what_a_turn_brings_about_of_another_request_is_a_part_of_it(
+async def test_work_for_another_request_within_a_turn_belongs_to_that_turn(
     caplog: pytest.LogCaptureFixture, is_first_step: bool
 ) -> None:
     time = Time()
@@ -161,7 +161,7 @@ async def test_beside_others_a_connection_is_served_for_less() -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_who_asks_while_another_one_has_its_turn_is_served_before_the_next(run: Callable[..., Any]) -> None:
+def test_a_request_during_anothers_turn_is_served_before_the_next(run: Callable[..., Any]) -> None:
     """The loop finds a connection with more to read before one that has sent something since."""
 
     async def asked() -> None:
@@ -198,7 +198,7 @@ def test_who_asks_while_another_one_has_its_turn_is_served_before_the_next(run: 
     run(asked())
 
 
-async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() -> None:
+async def test_bytes_read_before_other_connections_are_looked_at_belong_to_one_turn() -> None:
     """libuv reads on if a read has filled the room for it."""
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S * 0.6
@@ -214,7 +214,7 @@ async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() ->
     assert client.dispatcher.served == sent
 
 
-async def test_what_is_read_at_once_behind_a_turn_is_of_that_turn() -> None:
+async def test_bytes_read_right_after_a_turn_belong_to_it() -> None:
     """The loop serves what is at hand, then looks at its sockets, and finds this one first."""
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S * 0.6
@@ -228,7 +228,7 @@ async def test_what_is_read_at_once_behind_a_turn_is_of_that_turn() -> None:
     assert client.dispatcher.served == sent
 
 
-async def test_what_comes_in_a_later_turn_is_not_counted_with_what_was_read_before() -> None:
+async def test_bytes_of_a_later_turn_are_not_counted_with_earlier_ones() -> None:
     client = Fed().connect()
     sent = [bytes(9_000), b"1" + bytes(9_000), b"2"]
     client.send(
@@ -240,7 +240,7 @@ async def test_what_comes_in_a_later_turn_is_not_counted_with_what_was_read_befo
     assert client.dispatcher.served[3:] == [b"later"]
 
 
-async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
+async def test_a_client_with_one_request_at_a_time_needs_no_other_turn() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S * 0.6
     for number in range(5):
@@ -248,7 +248,7 @@ async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
         assert len(client.dispatcher.served) == number + 1
 
 
-async def test_who_waits_for_its_turn_is_read_on_into_the_room_that_there_is() -> None:
+async def test_a_connection_waiting_for_its_turn_is_read_into_the_room_left() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S * 0.6
     client.send(frame(bytes(40_000)) * 3)
@@ -256,7 +256,7 @@ async def test_who_waits_for_its_turn_is_read_on_into_the_room_that_there_is() -
     assert not client.connection.reading_paused
 
 
-async def test_what_waits_for_its_turn_is_bounded() -> None:
+async def test_bytes_waiting_for_their_turn_are_bounded() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = TURN_S
     many = b"".join(frame(bytes(1000)) for _ in range(16))
@@ -268,7 +268,7 @@ async def test_what_waits_for_its_turn_is_bounded() -> None:
     assert not client.connection.reading_paused
 
 
-async def test_a_long_request_that_makes_no_sense_is_told_as_well() -> None:
+async def test_a_long_nonsense_request_is_logged_as_well() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = LONGEST_HOLD_S * 2
     client.send(frame(b"nonsense"))

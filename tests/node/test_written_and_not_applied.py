@@ -31,7 +31,7 @@ async def test_an_offset_that_is_written_and_not_known_stops_the_node(
         producer.commit_offsets(5)
 
 
-async def test_a_transaction_whose_record_is_written_and_not_applied_stops_the_node(
+async def test_a_transaction_whose_record_is_written_but_not_applied_stops_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -51,7 +51,7 @@ def does_not_commit_alone(node: Server) -> None:
     node.partitions.get("__transaction_state", 0).leader()._commits_alone = False
 
 
-async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
+async def test_a_coordinators_record_is_reported_once_it_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -68,7 +68,7 @@ async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
     assert state(node) == "Empty"
 
 
-def test_a_batch_whose_producer_is_not_known_by_it_breaks_an_invariant(
+def test_a_batch_that_its_producer_state_lacks_breaks_an_invariant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a retry of the batch would be written a second time."""
@@ -80,7 +80,7 @@ def test_a_batch_whose_producer_is_not_known_by_it_breaks_an_invariant(
     assert log.log_end_offset == 2
 
 
-async def test_what_is_made_up_for_is_tried_again_where_that_had_too_little_memory_too(
+async def test_a_repair_that_lacked_memory_too_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)

@@ -60,7 +60,7 @@ def end_of(client: Client, name: str) -> int:
 # --- twice --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_done_twice_doubles_a_record(broker: barnabas.Broker, client: Client) -> None:
+def test_a_repeated_request_doubles_a_record(broker: barnabas.Broker, client: Client) -> None:
     name = topic(client, "doubled")
     with broker.fault("Produce", "twice"):
         assert produce(client, name, b"x") is Error.NONE
@@ -97,7 +97,7 @@ def test_a_fetch_comes_twice_with_all_its_records(broker: barnabas.Broker, clien
 # --- late ---------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_comes_behind_the_next(broker: barnabas.Broker, client: Client) -> None:
+def test_an_answer_comes_after_the_next(broker: barnabas.Broker, client: Client) -> None:
     with broker.fault("Metadata", "late") as fault:
         late = client.send(MetadataRequest(topics=[]), 12)
         fault.reached()
@@ -109,7 +109,7 @@ def test_an_answer_comes_behind_the_next(broker: barnabas.Broker, client: Client
         assert second.correlation_id == late.correlation_id  # type: ignore[union-attr]
 
 
-def test_an_answer_comes_late_by_itself(broker: barnabas.Broker, client: Client) -> None:
+def test_an_answer_comes_late(broker: barnabas.Broker, client: Client) -> None:
     with broker.fault("Metadata", "late", delay=0.01) as fault:
         late = client.send(MetadataRequest(topics=[]), 12)
         assert client.receive(late).correlation_id == late.correlation_id  # type: ignore[union-attr]
@@ -119,7 +119,7 @@ def test_an_answer_comes_late_by_itself(broker: barnabas.Broker, client: Client)
 # --- stale --------------------------------------------------------------------------------------------------
 
 
-def test_metadata_stays_what_it_was(broker: barnabas.Broker, client: Client) -> None:
+def test_metadata_does_not_change(broker: barnabas.Broker, client: Client) -> None:
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="appears")], allow_auto_topic_creation=False)
     with broker.fault("Metadata", "stale") as fault:
         errors = [client.ask(asked, 12).topics[0].error_code]
@@ -130,7 +130,7 @@ def test_metadata_stays_what_it_was(broker: barnabas.Broker, client: Client) -> 
     assert client.ask(asked, 12).topics[0].error_code == Error.NONE
 
 
-def test_another_question_is_answered_as_it_is(broker: barnabas.Broker, client: Client) -> None:
+def test_another_question_is_answered_unchanged(broker: barnabas.Broker, client: Client) -> None:
     with broker.fault("Metadata", "stale"):
         client.ask(MetadataRequest(topics=[]), 12)
         topic(client, "another")
@@ -141,13 +141,13 @@ def test_another_question_is_answered_as_it_is(broker: barnabas.Broker, client: 
 # --- throttled ----------------------------------------------------------------------------------------------
 
 
-def test_a_client_is_told_that_it_is_throttled(broker: barnabas.Broker, client: Client) -> None:
+def test_a_client_learns_that_it_is_throttled(broker: barnabas.Broker, client: Client) -> None:
     with broker.fault("Metadata", "throttle", delay=0.02):
         assert client.ask(MetadataRequest(topics=[]), 12).throttle_time_ms == 20
     assert client.ask(MetadataRequest(topics=[]), 12).throttle_time_ms == 0
 
 
-def test_nothing_more_of_its_connection_is_served_meanwhile(broker: barnabas.Broker, client: Client) -> None:
+def test_nothing_more_of_the_throttled_connection_is_served(broker: barnabas.Broker, client: Client) -> None:
     """A client that exceeds its quota is held up in the same way (KIP-219)."""
     broker.clock.freeze()
     try:
@@ -166,7 +166,7 @@ def test_nothing_more_of_its_connection_is_served_meanwhile(broker: barnabas.Bro
 # --- fewer versions -----------------------------------------------------------------------------------------
 
 
-def test_a_client_is_told_of_fewer_versions(broker: barnabas.Broker, client: Client) -> None:
+def test_a_client_sees_fewer_versions(broker: barnabas.Broker, client: Client) -> None:
     keys = {api.name: key for key, api in APIS.items()}
 
     def told() -> dict[int, tuple[int, int]]:

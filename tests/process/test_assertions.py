@@ -33,7 +33,9 @@ def client(broker: barnabas.Broker) -> Iterator[Client]:
         yield connected
 
 
-def test_what_came_once_is_exactly_once_whatever_was_aborted(broker: barnabas.Broker, client: Client) -> None:
+def test_a_record_that_came_once_is_exactly_once_whatever_was_aborted(
+    broker: barnabas.Broker, client: Client
+) -> None:
     transaction(client, "worker", "out", b"1", commit=False)
     transaction(client, "worker", "out", b"1", commit=True)
     transaction(client, "worker", "out", b"2", commit=True)
@@ -43,7 +45,7 @@ def test_what_came_once_is_exactly_once_whatever_was_aborted(broker: barnabas.Br
     broker.assert_no_hanging_transactions()
 
 
-def test_what_was_lost_doubled_and_added_is_told_with_its_transactions(
+def test_lost_doubled_and_added_records_are_reported_with_their_transactions(
     broker: barnabas.Broker, client: Client
 ) -> None:
     transaction(client, "worker", "out", b"1", commit=False)
@@ -75,7 +77,7 @@ def test_a_record_of_an_open_transaction_is_not_committed_yet(
     broker.assert_no_hanging_transactions()
 
 
-def test_of_many_records_some_are_told(
+def test_some_of_many_records_are_named(
     broker: barnabas.Broker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assertions, "MOST_TOLD", 1)

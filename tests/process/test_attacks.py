@@ -56,11 +56,11 @@ def check(broker: Broker, attacks: Iterator[Attack]) -> None:
     assert {name: wait_s for name, wait_s in waits.items() if wait_s > LONGEST_WAIT_S} == {}
 
 
-def test_nobody_waits_long_for_a_batch_that_is_much_to_check(broker: Broker) -> None:
+def test_nobody_waits_long_for_a_batch_that_is_expensive_to_check(broker: Broker) -> None:
     check(broker, batches(SCALE))
 
 
-def test_nobody_waits_long_for_a_search_by_time_in_what_is_stored(broker: Broker) -> None:
+def test_nobody_waits_long_for_a_search_by_time_in_stored_records(broker: Broker) -> None:
     check(broker, searches())
 
 
@@ -78,7 +78,7 @@ def test_nobody_waits_long_for_a_fetch_of_thousands_of_partitions(broker: Broker
     check(broker, fetches())
 
 
-def test_nobody_waits_long_for_texts_that_are_much_to_read(broker: Broker) -> None:
+def test_nobody_waits_long_for_texts_that_are_expensive_to_read(broker: Broker) -> None:
     check(broker, texts())
 
 
@@ -92,7 +92,7 @@ def test_nobody_waits_long_for_damaged_frames(broker: Broker) -> None:
     check(broker, damaged(FRAMES, SCALE))
 
 
-def test_nobody_waits_long_for_who_sends_many_requests_at_once(broker: Broker) -> None:
+def test_nobody_waits_long_for_a_client_that_sends_many_requests_at_once(broker: Broker) -> None:
     check(broker, iter([pipelined(5_000 * SCALE)]))
 
 

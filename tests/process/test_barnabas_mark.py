@@ -14,7 +14,7 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def test_it_says_what_there_is_when_a_test_begins(session: pytest.Pytester) -> None:
+def test_a_test_begins_with_the_marks_topics_faults_and_clock(session: pytest.Pytester) -> None:
     session.makepyfile(
         """
         import pytest
@@ -94,7 +94,7 @@ def test_a_test_runs_once_for_each_hazard(session: pytest.Pytester) -> None:
         ("clock='stopped'", "barnabas_broker", "clock='stopped': it can be 'frozen'"),
     ],
 )
-def test_what_it_cant_say_fails_the_session_once(
+def test_an_impossible_mark_fails_the_session_once(
     session: pytest.Pytester, said: str, fixture: str, told: str
 ) -> None:
     session.makepyfile(

@@ -16,7 +16,7 @@ from tests.support.wire import Client, Outcome
 COMMAND = f"{shlex.quote(sys.executable)} -m barnabas --port {{port}} --data {{folder}}"
 
 
-def test_one_that_a_command_starts_is_measured_where_it_listens_and_ends(tmp_path: Path) -> None:
+def test_a_broker_started_by_a_command_is_measured_where_it_listens_and_ends(tmp_path: Path) -> None:
     server = ByCommand(COMMAND, tmp_path / "data")
     server.start()
     try:
@@ -31,7 +31,7 @@ def test_one_that_a_command_starts_is_measured_where_it_listens_and_ends(tmp_pat
         Client.of(server.bootstrap)
 
 
-def test_one_at_an_address_goes_on(tmp_path: Path) -> None:
+def test_a_broker_at_an_address_goes_on(tmp_path: Path) -> None:
     server = ByCommand(COMMAND, tmp_path / "data")
     server.start()
     try:
@@ -45,7 +45,7 @@ def test_one_at_an_address_goes_on(tmp_path: Path) -> None:
         _ = at_address.pid
 
 
-def test_a_command_that_does_not_listen_says_what_it_said(tmp_path: Path) -> None:
+def test_a_command_that_does_not_listen_shows_its_output(tmp_path: Path) -> None:
     server = ByCommand(f"{shlex.quote(sys.executable)} -c 'print(\"no port {{port}}\")'", tmp_path / "data")
     with pytest.raises(RuntimeError, match=r"(?s)doesn't listen.*no port \d+"):
         server.start()

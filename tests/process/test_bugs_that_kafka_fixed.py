@@ -96,7 +96,7 @@ def test_17754_a_late_commit_does_not_end_the_next_transaction(broker: barnabas.
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_14402_a_late_record_does_not_open_a_transaction_behind_its_abort(
+def test_14402_a_late_record_does_not_open_a_transaction_after_its_abort(
     broker: barnabas.Broker, version: int
 ) -> None:
     name = f"late-record-{version}"
@@ -124,7 +124,7 @@ def test_14402_a_late_record_does_not_open_a_transaction_behind_its_abort(
     assert committed(broker, name) == []
 
 
-def test_19999_a_marker_that_is_sent_again_is_taken_for_that(broker: barnabas.Broker) -> None:
+def test_19999_a_repeated_marker_is_recognized(broker: barnabas.Broker) -> None:
     """The first answer was lost. With transactions of version 2 the partition already has the marker's epoch."""
     with (
         producing(broker, "marked-again") as producer,
@@ -139,7 +139,7 @@ def test_19999_a_marker_that_is_sent_again_is_taken_for_that(broker: barnabas.Br
     assert committed(broker, "marked-again") == [b"x"]
 
 
-def test_19999_a_marker_that_is_sent_again_behind_a_crash(own: barnabas.Broker) -> None:
+def test_19999_a_marker_that_is_sent_again_after_a_crash(own: barnabas.Broker) -> None:
     with producing(own, "reloaded") as producer:
         send(producer, b"x")
         with own.fault(do="crash", at="marked") as fault:
@@ -223,7 +223,7 @@ def test_18660_the_last_epochs_are_used_up_and_work_goes_on(
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_18464_an_empty_abort_behind_a_commit_does_not_fence_its_producer(broker: barnabas.Broker) -> None:
+def test_18464_an_empty_abort_after_a_commit_does_not_fence_its_producer(broker: barnabas.Broker) -> None:
     with producing(broker, "empty-abort") as producer:
         send(producer, b"x")
         with broker.fault(do="hold", at="marker", transactional_id="empty-abort") as fault:
@@ -235,7 +235,7 @@ def test_18464_an_empty_abort_behind_a_commit_does_not_fence_its_producer(broker
     assert committed(broker, "empty-abort") == [b"x"]
 
 
-def test_16352_no_transaction_stays_prepared_where_its_coordinator_is_loaded_anew(
+def test_16352_no_transaction_stays_prepared_when_its_coordinator_reloads(
     own: barnabas.Broker,
 ) -> None:
     with producing(own, "prepared") as producer:
@@ -249,7 +249,7 @@ def test_16352_no_transaction_stays_prepared_where_its_coordinator_is_loaded_ane
     assert committed(own, "prepared") == [b"x"]
 
 
-def test_17507_offsets_are_there_once_their_marker_is_acknowledged(broker: barnabas.Broker) -> None:
+def test_17507_offsets_exist_once_their_marker_is_acknowledged(broker: barnabas.Broker) -> None:
     with producing(broker, "offsets") as producer, asking(broker) as asked:
         send(producer, b"x")
         eventually(lambda: producer.commit_offset("offsets", "offsets", 1))
@@ -266,7 +266,7 @@ def test_17507_offsets_are_there_once_their_marker_is_acknowledged(broker: barna
         assert asked.committed_offset("offsets", "offsets") == (1, Error.NONE)
 
 
-def test_14920_a_batch_behind_one_that_was_not_verified_is_not_let_in(broker: barnabas.Broker) -> None:
+def test_14920_a_batch_after_an_unverified_one_is_not_let_in(broker: barnabas.Broker) -> None:
     with producing(broker, "unverified", version=1) as producer:
         first = producer.produce("unverified", {0: b"first"})  # the partition isn't in the transaction yet
         producer.sequences["unverified", 0] = 1
@@ -280,7 +280,7 @@ def test_14920_a_batch_behind_one_that_was_not_verified_is_not_let_in(broker: ba
     until(lambda: committed(broker, "unverified") == [b"first", b"second"], "both are committed")
 
 
-def test_5376_a_fetch_that_waits_is_told_what_was_aborted_meanwhile(broker: barnabas.Broker) -> None:
+def test_5376_a_waiting_fetch_lists_transactions_aborted_meanwhile(broker: barnabas.Broker) -> None:
     with producing(broker, "waiting") as producer, Client.of(broker.bootstrap) as waiting:
         send(producer, b"aborted")
         asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)

@@ -36,7 +36,7 @@ def _extra() -> None:
 
 
 @pytest.mark.usefixtures("_extra")
-def test_what_is_made_once_is_found_again_until_it_is_near_its_end(cache: Path) -> None:
+def test_a_certificate_made_once_is_reused_until_it_is_near_its_end(cache: Path) -> None:
     first = kept_certificates(NOW_S)
     server = first.server().read_bytes()
     assert kept_certificates(NOW_S + LIFETIME_S - RENEWED_BEFORE_S - 2).server().read_bytes() == server
@@ -48,7 +48,7 @@ def test_what_is_made_once_is_found_again_until_it_is_near_its_end(cache: Path) 
 
 
 @pytest.mark.usefixtures("_extra")
-def test_nobody_else_can_read_any_of_it(cache: Path) -> None:
+def test_nobody_else_can_read_the_files(cache: Path) -> None:
     made = kept_certificates(NOW_S)
     made.client("alice")
     assert cache.stat().st_mode & 0o777 == 0o700
@@ -115,7 +115,7 @@ def test_processes_that_begin_at_once_share_one_authority(cache: Path) -> None:
     assert len([*cache.glob("authority-*")]) == 1
 
 
-def test_who_lacks_the_extra_is_told_in_one_line_how_to_have_it(
+def test_without_the_extra_one_line_says_how_to_install_it(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)

@@ -42,7 +42,7 @@ def test_a_started_cluster_has_all_brokers_known_to_each_of_them(cluster: barnab
         }
 
 
-def test_leaders_are_told_and_moved_while_clients_produce(cluster: barnabas.Cluster) -> None:
+def test_leaders_are_named_and_moved_while_clients_produce(cluster: barnabas.Cluster) -> None:
     create(cluster, "moved")
     before = cluster.leader_of("moved", 0)
     assert produced(before, "moved", acks=-1) is Error.NONE
@@ -56,7 +56,7 @@ def test_leaders_are_told_and_moved_while_clients_produce(cluster: barnabas.Clus
     assert cluster.leader_of("moved", 0) is before
 
 
-def test_a_broker_without_a_replica_is_given_the_one_to_lead(cluster: barnabas.Cluster) -> None:
+def test_a_broker_without_a_replica_gets_the_leading_one(cluster: barnabas.Cluster) -> None:
     create(cluster, "given", replicas=1)
     before = cluster.leader_of("given", 0)
     assert produced(before, "given") is Error.NONE
@@ -67,7 +67,7 @@ def test_a_broker_without_a_replica_is_given_the_one_to_lead(cluster: barnabas.C
     assert cluster.in_sync_replicas_of("given") == [wanted]
 
 
-def test_who_is_paused_neither_leads_nor_is_in_sync(cluster: barnabas.Cluster) -> None:
+def test_a_paused_broker_neither_leads_nor_is_in_sync(cluster: barnabas.Cluster) -> None:
     create(cluster, "paused")
     cluster.move_leader("paused", 0, 1)
     cluster[2].pause()
@@ -92,7 +92,7 @@ def test_who_is_paused_neither_leads_nor_is_in_sync(cluster: barnabas.Cluster) -
     cluster.wait_until_in_sync(120)
 
 
-def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster) -> None:
+def test_coordinators_are_those_that_clients_find(cluster: barnabas.Cluster) -> None:
     with pytest.raises(LookupError, match="__transaction_state doesn't exist"):
         cluster.coordinator_of(transactional_id="pay")
     for key_type in (0, 1):
@@ -104,7 +104,7 @@ def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster)
         cluster.coordinator_of()
 
 
-def test_what_there_is_not_is_told_by_name(cluster: barnabas.Cluster) -> None:
+def test_an_unknown_resource_is_reported_by_name(cluster: barnabas.Cluster) -> None:
     create(cluster, "told", replicas=1)
     cluster.move_leader("told", 0, 1)
     with pytest.raises(LookupError, match="no partition nowhere-3"):
@@ -213,7 +213,7 @@ async def test_an_asynchronous_block_starts_and_stops_it() -> None:
     assert process_is_gone(pid)
 
 
-def test_what_a_cluster_cannot_be_is_refused() -> None:
+def test_an_impossible_cluster_is_refused() -> None:
     with pytest.raises(ValueError, match=r"listeners, node\.id: a cluster sets that itself"):
         barnabas.Cluster(config={"node.id": 3, "listeners": "PLAINTEXT://:9092"})
     with pytest.raises(ValueError, match="one broker or more"):
@@ -262,7 +262,7 @@ print(cluster.data, cluster.controller.pid, cluster[1].pid)
     assert not Path(folder).exists()
 
 
-def test_a_broker_that_has_ended_by_itself_is_told_at_the_stop() -> None:
+def test_a_broker_that_ended_by_itself_is_reported_at_the_stop() -> None:
     cluster = barnabas.Cluster(brokers=1).start()
     os.kill(cluster[1].pid, signal.SIGKILL)
     until(lambda: not cluster[1].running, "it has ended")

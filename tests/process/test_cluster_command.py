@@ -112,7 +112,7 @@ def test_a_folder_and_ports_that_are_given_stay(begin: Begin, tmp_path: Path) ->
     assert log.count(" INFO barnabas: stopped\n") == 2
 
 
-def test_a_node_that_ends_by_itself_ends_the_others_and_is_told(begin: Begin) -> None:
+def test_a_node_that_ends_by_itself_ends_the_others_and_is_reported(begin: Begin) -> None:
     process = begin("--brokers", "2", "--port", "0")
     folder = Path(started(process).group(3))
     broker, *_ = (pid for pid in pids_of(folder) if cmdline_has(pid, f"{folder}/2"))
@@ -158,13 +158,13 @@ def test_nothing_is_left_where_the_command_is_killed(begin: Begin) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(begin: Begin, arguments: list[str], status: int, error: str) -> None:
+def test_a_complaint_is_one_line(begin: Begin, arguments: list[str], status: int, error: str) -> None:
     process = begin(*arguments)
     out, errors = process.communicate(timeout=240)
     assert (out, errors, process.returncode) == ("", f"barnabas: {error}\n", status)
 
 
-def test_a_port_that_is_anothers_is_told(begin: Begin) -> None:
+def test_a_port_of_another_program_is_reported(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = begin("--brokers", "1", "--port", str(port))

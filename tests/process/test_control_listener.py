@@ -57,7 +57,7 @@ def test_a_fault_is_armed_seen_and_disarmed(shared: tuple[barnabas.Broker, int])
     assert asking(port, "/v1/fault", {"number": 1}) == (400, {"error": "there is no fault 1; there are none"})
 
 
-def test_what_the_broker_was_asked(shared: tuple[barnabas.Broker, int]) -> None:
+def test_the_requests_that_the_broker_received(shared: tuple[barnabas.Broker, int]) -> None:
     broker, port = shared
     with Client.of(broker.bootstrap, client_id="over http") as client:
         client.ask(MetadataRequest(topics=[]), 13)
@@ -95,7 +95,7 @@ def test_time_is_moved_and_the_broker_emptied(shared: tuple[barnabas.Broker, int
         ("/v1/stop", {}, 404, "There is no /v1/stop"),
     ],
 )
-def test_what_cant_be_asked_is_told(
+def test_an_impossible_question_is_answered_with_the_reason(
     shared: tuple[barnabas.Broker, int], path: str, said: Any, status: int, text: str
 ) -> None:
     found, answer = asking(shared[1], path, said)
@@ -170,7 +170,7 @@ IN_THEIR_ORDER: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_each_path_takes_and_answers_what_its_description_says() -> None:
+def test_each_path_takes_and_answers_as_described() -> None:
     config = {"group.initial.rebalance.delay.ms": 0, "barnabas.journal.size": 100}
     with barnabas.Broker(config=config) as broker:
         port = int(broker.control_url.removeprefix("http://127.0.0.1:").removesuffix("/v1"))
@@ -195,7 +195,7 @@ def test_each_path_takes_and_answers_what_its_description_says() -> None:
                 assert not fits({"answer": object()}, schema), "else anything would"
 
 
-def test_who_doesnt_know_the_token_of_a_brokers_own_address_is_not_served() -> None:
+def test_a_client_without_the_token_of_a_brokers_own_address_is_not_served() -> None:
     with barnabas.Broker() as broker:
         port = int(broker.control_url.removeprefix("http://127.0.0.1:").removesuffix("/v1"))
         assert asking(port, "/v1/faults")[0] == 401
@@ -216,7 +216,7 @@ def test_a_page_in_a_browser_is_not_served(
     assert asking(shared[1], "/v1/reset", **headers)[0] == 403
 
 
-def test_who_doesnt_know_the_token_is_not_served() -> None:
+def test_a_client_without_the_token_is_not_served() -> None:
     (port,) = free_ports(1)
     settings = {"barnabas.control.listener": f"127.0.0.1:{port}", "barnabas.control.token": TOKEN}
     with barnabas.Broker(config=settings):
@@ -225,6 +225,6 @@ def test_who_doesnt_know_the_token_is_not_served() -> None:
         assert asking(port, "/v1/faults", Authorization=f"Bearer {TOKEN}") == (200, {"answer": []})
 
 
-def test_one_that_is_open_to_others_needs_a_token() -> None:
+def test_a_listener_open_to_other_machines_needs_a_token() -> None:
     with pytest.raises(barnabas.BrokerError, match=r"barnabas\.control\.token has to set"):
         barnabas.Broker(config={"barnabas.control.listener": "0.0.0.0:9095"}).start()

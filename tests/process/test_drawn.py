@@ -23,7 +23,7 @@ def drawn(pytester: pytest.Pytester, *options: str) -> list[str]:
     )
 
 
-def test_a_run_plays_one_in_so_many_that_its_seed_draws(pytester: pytest.Pytester) -> None:
+def test_a_run_plays_a_fraction_drawn_by_its_seed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MODULE)
     runs = [drawn(pytester, f"--randomly-seed={seed}") for seed in (1, 1, *range(2, 9))]
     assert all(len(run) == 4 and "test_short" in run for run in runs)
@@ -32,7 +32,7 @@ def test_a_run_plays_one_in_so_many_that_its_seed_draws(pytester: pytest.Pyteste
 
 
 @pytest.mark.parametrize("options", [("-k", "long or short"), ()])
-def test_all_are_played_where_that_is_asked_for(
+def test_all_are_played_if_asked_for(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(MODULE)

@@ -74,16 +74,14 @@ def said(process: subprocess.Popen[str]) -> list[str]:
     ("number", "name"),
     [(signal.SIGINT, "Ctrl-C (SIGINT)"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")],
 )
-def test_the_end_says_what_it_is_for_and_that_it_is_reached(
-    start: Start, number: signal.Signals, name: str
-) -> None:
+def test_the_end_names_its_reason_and_its_completion(start: Start, number: signal.Signals, name: str) -> None:
     broker = start()
     broker.send_signal(number)
     assert said(broker) == [f"stopping: {name}", "stopped"]
     assert broker.returncode == 0
 
 
-def test_topics_that_the_environment_asks_for_are_there_once_it_has_started(start: Start) -> None:
+def test_topics_named_by_the_environment_exist_after_the_start(start: Start) -> None:
     started = start(KAFKA_CREATE_TOPICS="orders:3:1")
     (connection,) = (
         each for each in psutil.Process(started.pid).net_connections() if each.status == psutil.CONN_LISTEN
@@ -101,7 +99,7 @@ def test_hang_ups_and_interrupts_that_were_ignored_at_the_start_stay_so(start: S
     assert said(broker) == ["stopping: SIGTERM", "stopped"]
 
 
-def test_a_service_manager_is_told_when_it_is_ready_and_when_it_stops(start: Start, tmp_path: Path) -> None:
+def test_a_service_manager_hears_of_readiness_and_of_the_stop(start: Start, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(PATIENCE_S)
@@ -114,9 +112,7 @@ def test_a_service_manager_is_told_when_it_is_ready_and_when_it_stops(start: Sta
         assert manager.recv(1000) == b"STOPPING=1"
 
 
-def test_a_service_manager_that_cannot_be_told_keeps_nothing_from_starting(
-    start: Start, tmp_path: Path
-) -> None:
+def test_an_unreachable_service_manager_does_not_prevent_a_start(start: Start, tmp_path: Path) -> None:
     broker = start(NOTIFY_SOCKET=str(tmp_path / "nowhere"))
     broker.send_signal(signal.SIGTERM)
     broker.communicate(timeout=PATIENCE_S)
@@ -151,9 +147,7 @@ def test_a_data_folder_that_is_deleted_ends_the_broker_with_its_reason(start: St
     assert not (tmp_path / "data").exists()
 
 
-def test_a_misspelt_setting_of_a_program_keeps_the_broker_from_starting_and_names_the_one_that_was_meant() -> (
-    None
-):
+def test_a_misspelt_setting_of_a_program_prevents_the_start_and_names_the_one_meant() -> None:
     broker = barnabas.Broker(config={"num.partition": 3})
     with pytest.raises(barnabas.BrokerError, match=r"did you mean num\.partitions\?"):
         broker.start()

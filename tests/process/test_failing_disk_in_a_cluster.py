@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 FULL_BYTES = 256 * 1024
 
 
-def test_others_lead_what_a_broker_led_whose_only_disk_refuses() -> None:
+def test_others_lead_the_partitions_of_a_broker_whose_only_disk_refuses() -> None:
     with barnabas.Cluster(brokers=3, config=QUICK) as cluster:
         create(cluster, "kept")
         failing = cluster.leader_of("kept", 0)

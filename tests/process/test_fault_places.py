@@ -152,7 +152,7 @@ def test_others_are_served_while_one_transaction_is_held(broker: barnabas.Broker
         assert isinstance(ending.receive_frame(), bytes)
 
 
-def test_what_is_held_goes_on_where_the_broker_begins_anew() -> None:
+def test_a_held_request_goes_on_when_the_broker_restarts() -> None:
     with barnabas.Broker() as broker:
         with transactional(broker, "reset") as producer:
             fault = broker.fault(do="hold", at="prepare")

@@ -43,7 +43,7 @@ def test_an_error_stands_in_the_place_of_the_work(broker: barnabas.Broker) -> No
             assert made.error_code == Error.NONE
 
 
-def test_an_error_behind_the_work_hides_that_it_is_done(broker: barnabas.Broker) -> None:
+def test_an_error_after_the_work_hides_that_it_is_done(broker: barnabas.Broker) -> None:
     with connected(broker) as client:
         wanted = CreateTopicsRequest(
             topics=[CreatableTopic(name="hidden", num_partitions=1, replication_factor=1)], timeout_ms=1000
@@ -55,7 +55,7 @@ def test_an_error_behind_the_work_hides_that_it_is_done(broker: barnabas.Broker)
         assert again.error_code == Error.TOPIC_ALREADY_EXISTS
 
 
-def test_from_the_nth_on_and_so_many_times(broker: barnabas.Broker) -> None:
+def test_from_the_nth_on_for_a_number_of_times(broker: barnabas.Broker) -> None:
     with (
         connected(broker) as client,
         broker.fault("Metadata", error="UNKNOWN_SERVER_ERROR", nth=2, times=2) as fault,
@@ -98,7 +98,7 @@ def test_a_seed_draws_the_same_requests(broker: barnabas.Broker) -> None:
         {"api": None},
     ],
 )
-def test_what_it_is_about(broker: barnabas.Broker, which: dict[str, Any]) -> None:
+def test_the_requests_that_a_fault_is_about(broker: barnabas.Broker, which: dict[str, Any]) -> None:
     with (
         connected(broker) as client,
         connected(broker, "b") as other,
@@ -125,7 +125,7 @@ def test_a_request_is_held_until_it_is_released(broker: barnabas.Broker) -> None
         assert fault.standing == 0
 
 
-def test_what_is_held_goes_on_where_the_fault_is_disarmed(broker: barnabas.Broker) -> None:
+def test_a_held_request_goes_on_when_the_fault_is_disarmed(broker: barnabas.Broker) -> None:
     with connected(broker) as client:
         fault = broker.fault("Metadata", "hold", at="answer")
         client.tell(MetadataRequest(topics=[]), 12)
@@ -158,7 +158,7 @@ def test_the_connection_is_closed(broker: barnabas.Broker, at: str) -> None:
         assert client.receive_frame() is Outcome.CLOSED
 
 
-def test_the_connection_is_cut_amid_the_answer(broker: barnabas.Broker) -> None:
+def test_the_connection_is_cut_in_the_middle_of_the_answer(broker: barnabas.Broker) -> None:
     with broker.fault("ApiVersions", "cut"), connected(broker) as client:
         client.tell(ApiVersionsRequest(), 0)
         assert client.receive_frame() is Outcome.CLOSED
@@ -217,7 +217,7 @@ def test_a_fault_that_had_to_fire_and_did_not_fails_the_test(broker: barnabas.Br
         ({"api": "EndTxn", "do": "hold", "at": "marker"}, "takes no api"),
     ],
 )
-def test_nonsense_is_refused_with_what_there_is(
+def test_nonsense_is_refused_with_the_possible_values(
     broker: barnabas.Broker, said: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -240,7 +240,7 @@ def stable(broker: barnabas.Broker, topic: str) -> list[int]:
         return [Broker(client.ask).end(topic, index, isolation_level=1) for index in PARTITIONS]
 
 
-def test_readers_see_what_is_marked_so_far_between_two_markers(broker: barnabas.Broker) -> None:
+def test_between_two_markers_readers_see_the_partitions_marked_so_far(broker: barnabas.Broker) -> None:
     with (
         transactional(broker, "between") as producer,
         broker.fault(do="hold", at="marker", nth=2, transactional_id="between") as fault,
@@ -277,7 +277,7 @@ def test_a_crash_between_two_markers_is_made_up_for(tmp_path: Any) -> None:
         until(lambda: min(stable(broker, "torn")) >= 2, "all markers are written")
 
 
-def test_an_id_of_a_producer_is_refused_so_many_times(broker: barnabas.Broker) -> None:
+def test_a_producer_is_refused_an_id_a_number_of_times(broker: barnabas.Broker) -> None:
     with (
         connected(broker) as client,
         broker.fault("InitProducerId", error="COORDINATOR_LOAD_IN_PROGRESS", times=2),

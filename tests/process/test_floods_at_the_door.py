@@ -117,7 +117,7 @@ FLOODS: list[Callable[[int], list[socket.socket]]] = [
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_nobody_waits_long_for_who_does_not_come_in(
+def test_nobody_waits_long_for_clients_that_do_not_come_in(
     flood: Callable[[int], list[socket.socket]], at: tuple[Broker, int]
 ) -> None:
     """The wait is the broker's own time, the best of some tries, as in `test_attacks`."""

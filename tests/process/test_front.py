@@ -117,7 +117,7 @@ def test_the_launchers_folder_is_not_on_the_brokers_path() -> None:
         assert str(STAND_IN.parent) not in printed(broker, "path")
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_parent_alone() -> None:
+def test_ctrl_c_in_a_terminal_reaches_only_the_parent() -> None:
     with barnabas.Broker() as broker:
         assert os.getpgid(broker.pid) != os.getpgrp()
 
@@ -266,7 +266,7 @@ def test_importing_the_front_loads_nothing_of_the_broker_and_little_else() -> No
     assert loaded.stdout.strip() == "['barnabas']"
 
 
-def test_what_the_front_has_is_listed_before_it_is_loaded() -> None:
+def test_the_fronts_names_are_listed_before_it_is_loaded() -> None:
     code = "import sys, barnabas; print(set(barnabas.__all__) <= set(dir(barnabas)), 'barnabas.broker' in sys.modules)"
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=STAND_IN.parents[2]

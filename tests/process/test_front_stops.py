@@ -83,7 +83,7 @@ def test_a_stopped_broker_starts_again_on_its_folder_and_port() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a port is held on Linux alone")
-def test_nobody_else_is_given_the_port_of_a_broker_that_is_stopped() -> None:
+def test_the_port_of_a_stopped_broker_stays_reserved() -> None:
     with barnabas.Broker() as broker, socket.socket() as other:
         broker.stop()
         with pytest.raises(OSError, match="Address already in use"):
@@ -145,12 +145,12 @@ def test_a_listener_that_is_added_between_two_starts_gets_a_port_and_the_others_
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
-def test_of_a_host_that_is_not_this_machines_the_broker_is_left_to_say_so(host: str) -> None:
+def test_the_broker_itself_complains_of_another_machines_host(host: str) -> None:
     with barnabas.Broker(config={"listeners": f"A://127.0.0.1:0,B://{host}:0"}) as broker:
         assert listeners_given(broker) == [f"A://127.0.0.1:0,B://{host}:0"]
 
 
-def test_a_port_that_cannot_be_held_for_want_of_anything_else_is_an_error_of_the_start(
+def test_a_port_that_cannot_be_held_for_another_reason_is_an_error_of_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(hosts: object) -> None:
@@ -165,7 +165,7 @@ def test_a_port_that_cannot_be_held_for_want_of_anything_else_is_an_error_of_the
         assert broker.running
 
 
-def test_a_closed_broker_may_be_started_anew() -> None:
+def test_a_closed_broker_may_be_started_again() -> None:
     broker = barnabas.Broker()
     with broker:
         first = broker.data

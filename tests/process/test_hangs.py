@@ -41,7 +41,7 @@ def test_one(never_ends):
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_where_the_threads_were_is_the_last_that_is_told(
+def test_the_threads_places_are_printed_last(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -43,7 +43,7 @@ def entered(tmp_path: Path, environment: dict[str, str]) -> tuple[list[str], dic
     return re.findall(r"^argument (.*)$", shown, re.MULTILINE), variables
 
 
-def test_a_mounted_file_is_read_and_what_it_says_is_not_overridden(
+def test_a_mounted_file_is_read_and_its_settings_are_not_overridden(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     file = tmp_path / "config" / "server.properties"
@@ -53,7 +53,7 @@ def test_a_mounted_file_is_read_and_what_it_says_is_not_overridden(
     assert variables == {}
 
 
-def test_what_a_mounted_file_does_not_say_is_as_without_one(
+def test_settings_missing_from_a_mounted_file_are_as_without_one(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     (tmp_path / "config" / "server.properties").write_text("num.partitions=3\n#listeners=PLAINTEXT://:1\n")
@@ -116,7 +116,7 @@ def test_a_secret_that_is_not_there_ends_the_start_with_its_name(
     assert f"KAFKA_SSL_KEY_CREDENTIALS: there is no {tmp_path}/password" in ended.stderr
 
 
-def test_users_come_in_by_the_environment_alone(tmp_path: Path) -> None:
+def test_users_come_in_only_by_the_environment(tmp_path: Path) -> None:
     """A JAAS line names them, in a variable named like all others. Or they are in a file that KAFKA_OPTS names."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     jaas = tmp_path / "kafka_server_jaas.conf"
@@ -160,7 +160,7 @@ def test_the_health_check_asks_the_broker_where_it_listens(
     assert health(environment, KAFKA_LISTENERS=f"PLAINTEXT://:{port}") == 1
 
 
-def test_all_that_the_image_copies_is_sent_to_who_builds_it() -> None:
+def test_the_images_build_receives_all_files_that_it_copies() -> None:
     """The classic builder reads the same list, and nothing in the Dockerfile needs another builder."""
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     dockerfile = (DOCKER / "Dockerfile").read_text()

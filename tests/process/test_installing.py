@@ -40,7 +40,7 @@ def test_each_stage_and_each_large_file_is_a_line(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == (TOLD, "")
 
 
-def test_all_is_shown_where_pip_fails(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_pip_is_shown_in_full(capfd: pytest.CaptureFixture[str]) -> None:
     assert installing.install(["ERROR: no such package\n"], pip(3)) == 3
     assert capfd.readouterr() == ("", "ERROR: no such package\n\n")
 

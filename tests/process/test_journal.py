@@ -32,7 +32,7 @@ def test_a_transaction_step_by_step() -> None:
             broker.journal("EndTransaction")
 
 
-def test_an_answer_of_a_fault_is_what_the_journal_has() -> None:
+def test_an_answer_of_a_fault_is_in_the_journal() -> None:
     with (
         barnabas.Broker(config={"barnabas.journal.size": 10}) as broker,
         Client.of(broker.bootstrap) as client,
@@ -67,7 +67,7 @@ def test_more_than_one_answer_holds() -> None:
         assert len(lines(found)) > 2 * 32_768
 
 
-def test_there_is_none_where_nobody_wants_one() -> None:
+def test_there_is_no_journal_unless_wanted() -> None:
     with (
         barnabas.Broker() as broker,
         pytest.raises(ValueError, match=r"barnabas\.journal\.size sets how many requests"),
@@ -75,7 +75,7 @@ def test_there_is_none_where_nobody_wants_one() -> None:
         broker.journal()
 
 
-def test_of_a_cluster_it_names_the_node_and_reads_what_was_handed_to_the_controller() -> None:
+def test_a_clusters_journal_names_the_node_and_reads_forwarded_requests() -> None:
     with barnabas.Cluster(brokers=1, config={"barnabas.journal.size": 1000}) as cluster:
         with Client.of(cluster.bootstrap, client_id="admin") as client:
             wanted = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
@@ -85,7 +85,7 @@ def test_of_a_cluster_it_names_the_node_and_reads_what_was_handed_to_the_control
         assert all("errors" not in each for each in found)
 
 
-def test_a_failed_test_shows_what_its_broker_was_asked(
+def test_a_failed_test_shows_its_brokers_requests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -59,9 +59,7 @@ def transaction(client: Client, name: str, topic: str, value: bytes, *, commit: 
     return producer
 
 
-def test_topics_are_there_from_the_start_on_and_behind_a_reset(
-    broker: barnabas.Broker, client: Client
-) -> None:
+def test_topics_exist_from_the_start_on_and_after_a_reset(broker: barnabas.Broker, client: Client) -> None:
     assert broker.records("first") == []
     broker.create_topics({"orders": 3, "log": {"partitions": 1, "configs": {"cleanup.policy": "compact"}}})
     assert produce(client, "orders", [(1_000, b"k", b"v", ())], 2) is Error.NONE
@@ -72,7 +70,7 @@ def test_topics_are_there_from_the_start_on_and_behind_a_reset(
         broker.create_topics({"other": {"configs": {"nonsense": "1"}}})
 
 
-def test_a_record_is_seen_with_all_that_it_has(broker: barnabas.Broker, client: Client) -> None:
+def test_a_record_is_shown_with_all_its_parts(broker: barnabas.Broker, client: Client) -> None:
     assert produce(client, "first", [(1_000, b"k", b"v", ((b"h", b"1"), (b"n", None)))], 1) is Error.NONE
     [found] = broker.records("first")
     assert (found.topic, found.partition, found.offset, found.timestamp_ms) == ("first", 1, 0, 1_000)
@@ -85,7 +83,9 @@ def test_a_record_is_seen_with_all_that_it_has(broker: barnabas.Broker, client: 
         broker.records("none")
 
 
-def test_a_reader_of_committed_records_is_shown_what_it_gets(broker: barnabas.Broker, client: Client) -> None:
+def test_a_reader_of_committed_records_sees_the_records_it_would_get(
+    broker: barnabas.Broker, client: Client
+) -> None:
     transaction(client, "payer", "first", b"no", commit=False)
     transaction(client, "payer", "first", b"yes", commit=True)
     open_one = amid_transaction(client.ask, "open", "second", (0,))
@@ -130,7 +130,7 @@ def test_many_records_come_in_pages(broker: barnabas.Broker, client: Client) -> 
     assert [each.value for each in broker.records("first")] == [b"%d" % each for each in range(2_500)]
 
 
-def test_records_are_waited_for_and_those_that_dont_come_are_told(
+def test_records_are_waited_for_and_missing_ones_are_reported(
     broker: barnabas.Broker, client: Client
 ) -> None:
     transaction(client, "payer", "first", b"no", commit=False)
@@ -144,7 +144,7 @@ def test_records_are_waited_for_and_those_that_dont_come_are_told(
         broker.wait_for_records("none", 1, timeout=0)
 
 
-def test_a_condition_that_doesnt_come_true_is_told_with_what_is_open(
+def test_a_condition_that_stays_false_is_reported_with_the_open_transactions(
     broker: barnabas.Broker, client: Client
 ) -> None:
     amid_transaction(client.ask, "open", "second", (0,))
@@ -258,7 +258,7 @@ def test_a_transaction_times_out_now(broker: barnabas.Broker, client: Client) ->
         broker.expire_transaction("payer")
 
 
-def test_lag_counts_what_a_reader_has_left(broker: barnabas.Broker, client: Client) -> None:
+def test_lag_counts_the_records_a_reader_has_left(broker: barnabas.Broker, client: Client) -> None:
     Broker(client.ask).find_coordinators("t", "g")
     with pytest.raises(LookupError, match="there is no group g"):
         broker.lag("g")
@@ -307,7 +307,7 @@ def test_compaction_runs_now(broker: barnabas.Broker, client: Client) -> None:
         broker.run_compaction("first")
 
 
-def test_time_goes_to_what_is_due_next(broker: barnabas.Broker) -> None:
+def test_time_goes_to_the_next_due_event(broker: barnabas.Broker) -> None:
     broker.clock.freeze()
     before_s = broker.clock.now
     broker.clock.skip_to_next()
@@ -316,7 +316,7 @@ def test_time_goes_to_what_is_due_next(broker: barnabas.Broker) -> None:
     broker.clock.run()
 
 
-def test_a_cluster_asks_whoever_leads(tmp_path: Any) -> None:
+def test_a_cluster_asks_the_leader(tmp_path: Any) -> None:
     with barnabas.Cluster(brokers=3, topics={"orders": 3}) as cluster:
         with Client.of(cluster[1].bootstrap) as at_first:
             Broker(at_first.ask).find_coordinators("payer", "g")
@@ -339,7 +339,7 @@ def test_a_cluster_asks_whoever_leads(tmp_path: Any) -> None:
         assert len(cluster.replicas_of("more", 1)) == 2
 
 
-def test_a_marker_that_comes_in_a_later_page_decides_what_came_before() -> None:
+def test_a_marker_in_a_later_page_decides_about_earlier_records() -> None:
     def entry(offset: int, kind: str, producer_id: int, outcome: str | None) -> dict[str, Any]:
         return {
             "offset": offset,

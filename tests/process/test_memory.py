@@ -109,7 +109,7 @@ def test_two_hundred_halves_of_large_requests_cost_no_more_than_the_bound(tmp_pa
             client.close()
 
 
-def test_large_answers_that_nobody_reads_are_made_up_to_a_bound(broker: barnabas.Broker) -> None:
+def test_unread_large_answers_are_made_up_to_a_bound(broker: barnabas.Broker) -> None:
     names = [MetadataRequestTopic(name=f"{'n' * 200}{number}") for number in range(30_000)]
     request = request_frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
     before = rss(broker)

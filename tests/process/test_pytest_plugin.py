@@ -89,7 +89,7 @@ def test_a_test_that_ends_the_shared_broker_is_named_and_harms_no_later_one(sess
     )
 
 
-def test_a_test_that_closes_the_shared_broker_is_told_that_its_folder_and_port_are_gone(
+def test_a_test_that_closes_the_shared_broker_learns_that_its_folder_and_port_are_gone(
     session: pytest.Pytester,
 ) -> None:
     session.makepyfile(
@@ -131,7 +131,7 @@ def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) ->
     assert str(result.stderr).count("is key=value") == 1
 
 
-def test_a_misspelt_setting_is_an_error_that_names_the_one_that_was_meant(session: pytest.Pytester) -> None:
+def test_a_misspelt_setting_is_an_error_that_names_the_one_meant(session: pytest.Pytester) -> None:
     session.makeconftest("")  # with the real broker, which writes this error
     session.makepyfile("def test_it(kafka_broker): pass\ndef test_other(fresh_kafka_broker): pass")
     for further in ((), ("-p", "xdist", "-n", "2")):
@@ -201,7 +201,7 @@ def test_a_parameter_of_a_broker_is_its_further_settings(session: pytest.Pyteste
     result.stdout.fnmatch_lines(["*a parameter of fresh_kafka_broker is a dict of settings, and 7 is not*"])
 
 
-def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) -> None:
+def test_each_worker_of_xdist_has_its_own_broker(session: pytest.Pytester) -> None:
     session.makepyfile(
         """
         import os, pathlib, pytest
@@ -219,7 +219,7 @@ def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) 
     assert len({pid for worker, pid in seen}) == 2
 
 
-def test_a_failed_test_shows_what_its_broker_printed(session: pytest.Pytester) -> None:
+def test_a_failed_test_shows_its_brokers_output(session: pytest.Pytester) -> None:
     session.makepyfile("def test_it(fresh_kafka_broker): assert False")
     result = session.runpytest_subprocess(*PLUGIN)
     result.stdout.fnmatch_lines(["*what fresh_kafka_broker printed*", "arguments: *"])
@@ -236,7 +236,7 @@ def test_the_plugin_loads_nothing_that_pytest_has_not_loaded() -> None:
     assert loaded.stdout.strip() == "['barnabas', 'barnabas.pytest_plugin']"
 
 
-def test_a_cluster_is_a_tests_own_and_its_parameter_says_what_it_is(session: pytest.Pytester) -> None:
+def test_a_cluster_belongs_to_one_test_and_its_parameter_describes_it(session: pytest.Pytester) -> None:
     session.makeconftest("")  # the nodes have to know each other, so they are real brokers
     session.makepyfile(
         """
@@ -273,7 +273,7 @@ def test_a_cluster_is_a_tests_own_and_its_parameter_says_what_it_is(session: pyt
     )
 
 
-def test_a_mark_says_what_a_broker_and_a_cluster_are_and_those_that_say_the_same_share_one(
+def test_a_mark_describes_a_broker_and_a_cluster_and_equal_marks_share_one(
     session: pytest.Pytester,
 ) -> None:
     session.makeconftest("")
@@ -319,7 +319,7 @@ def test_a_mark_says_what_a_broker_and_a_cluster_are_and_those_that_say_the_same
 
 
 @pytest.mark.parametrize("fixture", ["kafka_broker", "fresh_kafka_broker", "barnabas_cluster"])
-def test_what_a_mark_cannot_say_is_an_error_that_names_what_it_can(
+def test_an_impossible_mark_is_an_error_that_names_the_possible_ones(
     session: pytest.Pytester, fixture: str
 ) -> None:
     session.makepyfile(
@@ -331,7 +331,7 @@ def test_what_a_mark_cannot_say_is_an_error_that_names_what_it_can(
     (result.stdout if fixture == "kafka_broker" else result.stderr).fnmatch_lines([told])
 
 
-def test_a_security_that_there_is_not_is_told_in_a_line(session: pytest.Pytester) -> None:
+def test_an_unknown_security_is_reported_in_a_line(session: pytest.Pytester) -> None:
     session.makepyfile(
         "import pytest\n@pytest.mark.kafka(security='tls')\ndef test_it(fresh_kafka_broker): pass"
     )

@@ -71,7 +71,7 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(cluster: barnaba
     waiting.until(lambda: fetched(cluster, 1, "b").records, "the leader knows", PATIENCE_S)
 
 
-def test_librdkafka_reads_there(cluster: barnabas.Cluster) -> None:
+def test_librdkafka_reads_from_a_follower(cluster: barnabas.Cluster) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -58,7 +58,7 @@ def test_the_labels_are_ones_that_there_are() -> None:
     assert set(project["classifiers"]) <= classifiers
 
 
-def test_quick_tests_have_what_the_floors_import() -> None:
+def test_quick_tests_have_the_floors_imports() -> None:
     """`tests/unit` imports every module, and `make quick` is a newcomer's first command."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = [*extras["quick"]]

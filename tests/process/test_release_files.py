@@ -72,7 +72,7 @@ def test_a_file_has_the_form_that_its_reader_asks_for(schema: str, files: list[P
     passes(need_program("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files)
 
 
-def test_workflows_say_what_github_understands() -> None:
+def test_workflows_are_valid_for_github() -> None:
     passes(need_program("actionlint"), "-shellcheck", need_program("shellcheck"), *WORKFLOWS)
 
 
@@ -166,7 +166,7 @@ def test_recipe_and_formula_name_the_archive_and_its_hash(tmp_path: Path, render
     assert f'sha256 "{digest}"' in formula
 
 
-def test_the_recipe_asks_for_what_the_wheel_asks_for(render: ModuleType) -> None:
+def test_the_recipe_requires_the_wheels_requirements(render: ModuleType) -> None:
     recipe = (ROOT / "release" / "conda-forge" / "recipe.yaml").read_text("utf-8")
     project = (
         (ROOT / "pyproject.toml").read_text("utf-8").partition("\ndependencies = [")[2].partition("]")[0]
@@ -310,7 +310,7 @@ def test_the_key_of_the_cache_is_that_of_system_python_extras_and_sources(runner
 
 
 @pytest.mark.xdist_group("action")
-def test_the_feature_installs_a_broker_that_runs_beside_what_the_container_runs(tmp_path: Path) -> None:
+def test_the_feature_installs_a_broker_that_runs_beside_the_containers_programs(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
     environment = {

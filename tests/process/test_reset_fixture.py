@@ -52,7 +52,7 @@ def test_a_broker_is_empty_for_each_test_and_unfired_faults_fail_theirs(
     result.stdout.fnmatch_lines(["*FaultNeverFiredError: *has never fired: it matched 0*"])
 
 
-def test_a_fixture_of_the_same_name_that_is_somebody_elses_is_left_alone(pytester: pytest.Pytester) -> None:
+def test_another_librarys_fixture_of_the_same_name_is_left_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

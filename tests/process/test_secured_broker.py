@@ -43,7 +43,7 @@ def broker(open_broker: barnabas.Broker) -> Iterator[barnabas.Broker]:
             continue
 
 
-def test_nobody_may_do_anything_until_it_is_allowed_and_a_rule_holds_when_the_call_returns(
+def test_everything_is_denied_until_allowed_and_a_rule_holds_when_the_call_returns(
     broker: barnabas.Broker,
 ) -> None:
     assert described(broker.bootstrap) is DENIED
@@ -60,7 +60,7 @@ def test_nobody_may_do_anything_until_it_is_allowed_and_a_rule_holds_when_the_ca
     assert described(broker.bootstrap) is DENIED
 
 
-def test_all_is_taken_back_with_whatever_was_said(broker: barnabas.Broker) -> None:
+def test_all_rules_are_taken_back_however_they_were_given(broker: barnabas.Broker) -> None:
     broker.allow(ANYBODY, "all")
     broker.allow(ANYBODY, "describe", topic=["orders", "others"], host="127.0.0.0/8")
     broker.revoke(ANYBODY, "all", topic="*")
@@ -81,7 +81,7 @@ def test_a_rule_of_a_host_alone_can_be_taken_back(broker: barnabas.Broker) -> No
         broker.revoke(ANYBODY)
 
 
-def test_what_cannot_be_taken_back_is_told_with_the_rules_that_there_are(broker: barnabas.Broker) -> None:
+def test_a_rule_that_cannot_be_taken_back_is_reported_with_the_existing_ones(broker: barnabas.Broker) -> None:
     broker.allow(ANYBODY, "all", topic="orders")
     with pytest.raises(LookupError) as refused:
         broker.revoke(ANYBODY, "write", topic="orders")
@@ -90,7 +90,7 @@ def test_what_cannot_be_taken_back_is_told_with_the_rules_that_there_are(broker:
     )
 
 
-def test_what_kafka_refuses_is_refused(broker: barnabas.Broker) -> None:
+def test_rules_that_kafka_refuses_are_refused(broker: barnabas.Broker) -> None:
     with pytest.raises(ValueError, match="CIDR"):
         broker.allow(ANYBODY, "read", topic="orders", host="10.0.0.0/99")
 
@@ -135,7 +135,7 @@ def test_denials_are_kept_by_the_hundred(broker: barnabas.Broker) -> None:
     assert [each.resource.rpartition("-")[2] for each in kept] == [str(each) for each in range(50, 150)]
 
 
-def test_where_nothing_decides_rules_are_refused() -> None:
+def test_without_an_authorizer_rules_are_refused() -> None:
     with barnabas.Broker() as broker:
         with pytest.raises(ValueError, match="no authorizer"):
             broker.allow("alice", "all")
@@ -216,7 +216,7 @@ def test_tokens_are_of_a_broker_that_takes_them(monkeypatch: pytest.MonkeyPatch)
         (None, {"alice": "x"}, "need security="),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_a_start(
+def test_nonsense_is_refused_before_a_start(
     security: str | None, users: dict[str, str] | None, message: str
 ) -> None:
     for kind in (barnabas.Broker, barnabas.Cluster):
@@ -225,12 +225,12 @@ def test_what_makes_no_sense_is_refused_before_a_start(
 
 
 @pytest.mark.parametrize("name", ["listeners", "super.users", "authorizer.class.name"])
-def test_what_security_sets_is_set_by_it_alone(name: str) -> None:
+def test_only_security_sets_its_settings(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: security='sasl_plaintext' sets that itself"):
         barnabas.Broker(security="sasl_plaintext", config={name: "x"})
 
 
-def test_a_client_config_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_client_config_is_refused_with_the_known_ones() -> None:
     with barnabas.Broker(security="sasl_plaintext", users={"alice": "secret"}) as broker:
         for arguments, message in (
             ({"user": "bob"}, "no user 'bob'; there are 'alice', and without a name 'barnabas-admin'"),

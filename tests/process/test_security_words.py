@@ -98,7 +98,7 @@ def test_a_name_may_be_a_prefix_and_a_host_a_range() -> None:
         ("alter", {"cluster": "c"}, "cluster=True"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_does(
+def test_nonsense_is_refused_with_the_valid_words(
     operation: str, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -114,7 +114,7 @@ def test_the_cluster_has_no_prefix_and_a_user_and_a_host_have_a_name() -> None:
         acls("alice", "read", ALLOW, {"topic": "t"}, host="")
 
 
-def test_a_rule_is_told_as_the_call_and_the_command_that_make_it() -> None:
+def test_a_rule_is_shown_as_the_call_and_the_command_that_make_it() -> None:
     acl = (TOPIC, "eu-", 4, "User:alice", "10.0.0.1", 10, DENY)
     assert rule_text(acl) == 'deny("alice", "describe_configs", topic="eu-", prefix=True, host="10.0.0.1")'
     assert kafka_acls_text(acl, "h:1") == (
@@ -144,7 +144,7 @@ def denial(**told: Any) -> Denial:
     return Denial(**{**usual, **told})
 
 
-def test_a_denial_without_a_rule_is_explained_with_what_would_let_it_through() -> None:
+def test_a_denial_without_a_rule_is_explained_with_the_rule_that_would_allow_it() -> None:
     assert str(denial()) == (
         "Produce of User:alice from 127.0.0.1 was denied: it needs WRITE on topic 'orders', and no rule allows it "
         "(DefaultDeny).\n"
@@ -155,7 +155,7 @@ def test_a_denial_without_a_rule_is_explained_with_what_would_let_it_through() -
     )
 
 
-def test_a_denial_by_a_rule_is_explained_with_what_takes_that_back() -> None:
+def test_a_denial_by_a_rule_is_explained_with_the_call_that_takes_the_rule_back() -> None:
     acl = (TOPIC, "ord", 4, "User:*", "*", 2, DENY)
     assert str(denial(acl=acl, rule="MatchingAcl", node="broker 2")) == (
         "Produce of User:alice from 127.0.0.1 was denied at broker 2: it needs WRITE on topic 'orders', and a rule "
@@ -167,7 +167,7 @@ def test_a_denial_by_a_rule_is_explained_with_what_takes_that_back() -> None:
     )
 
 
-def test_what_only_kafkas_tools_have_words_for_has_their_command_alone() -> None:
+def test_a_rule_that_only_kafkas_tools_can_express_has_only_their_command() -> None:
     explained = str(denial(resource_type="delegation_token", operation="describe", resource="id"))
     assert "broker." not in explained
     assert "--operation Describe --delegation-token id" in explained

@@ -65,7 +65,7 @@ def test_it_is_empty_again_in_the_same_process_at_the_same_place(broker: barnaba
     with_topic(broker, "orders")
 
 
-def test_no_fault_is_armed_behind_it(broker: barnabas.Broker) -> None:
+def test_no_fault_is_armed_after_it(broker: barnabas.Broker) -> None:
     broker.fault("Metadata", error="UNKNOWN_SERVER_ERROR", times=None)
     broker.reset()
     assert topics(broker) == []
@@ -133,7 +133,7 @@ def test_a_snapshot_goes_when_it_isnt_wanted_any_more(broker: barnabas.Broker) -
         broker.restore(taken)
 
 
-def test_users_are_there_again_and_rules_arent() -> None:
+def test_users_are_restored_and_rules_are_not() -> None:
     with barnabas.Broker(security="sasl_plaintext", users=["alice"]) as broker:
         pytest.importorskip("confluent_kafka")
         from confluent_kafka.admin import AdminClient
@@ -149,7 +149,7 @@ def test_users_are_there_again_and_rules_arent() -> None:
             assert admin.list_topics(timeout=30).topics == {}
 
 
-def test_one_that_doesnt_run_cant_be_reset(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_run_cannot_be_reset(tmp_path: Path) -> None:
     broker = barnabas.Broker(data=tmp_path / "data")
     with pytest.raises(barnabas.BrokerError, match="doesn't run"):
         broker.reset()
@@ -187,7 +187,7 @@ def test_a_second_fork_has_been_started_already(broker: barnabas.Broker) -> None
         assert len({broker.bootstrap, first.bootstrap, second.bootstrap}) == 3
 
 
-def test_what_was_started_for_the_next_fork_goes_with_its_broker() -> None:
+def test_a_process_started_for_the_next_fork_goes_with_its_broker() -> None:
     with barnabas.Broker() as broker:
         broker.fork().close()
         spare = broker._spare

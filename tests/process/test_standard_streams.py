@@ -41,7 +41,7 @@ def test_a_standard_stream_that_was_closed_does_not_hurt_the_end(tmp_path: Path)
 
 
 @pytest.mark.parametrize("amid", [None, "a batch that is unpacked"])
-def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path, amid: str | None) -> None:
+def test_an_unread_log_holds_nobody_up(tmp_path: Path, amid: str | None) -> None:
     arguments = [
         sys.executable,
         "-m",

@@ -162,7 +162,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("file", REFUSED)
-def test_what_is_not_there_is_one_line_that_says_what_to_write_instead(file: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line_that_says_what_to_write_instead(file: str, tmp_path: Path) -> None:
     status, said = ended(Here(tmp_path), file)
     assert status == 2
     assert said.count("\n") == 1

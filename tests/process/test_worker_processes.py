@@ -46,7 +46,7 @@ async def test_messages_of_any_size_go_there_and_back_in_order() -> None:
     assert not heard.gone.is_set()
 
 
-async def test_what_is_read_behind_a_message_that_fails_is_heard() -> None:
+async def test_messages_after_a_failing_one_are_heard() -> None:
     heard: asyncio.Queue[Any] = asyncio.Queue()
     failures: list[object] = []
     loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ async def test_what_is_read_behind_a_message_that_fails_is_heard() -> None:
         worker.kill_and_wait()
 
 
-async def test_one_that_dies_by_itself_is_told_once_and_nothing_is_heard_of_it_after() -> None:
+async def test_a_process_that_dies_is_reported_once_and_not_heard_after() -> None:
     heard = Heard()
     worker = heard.start()
     worker.send("pid")
@@ -78,7 +78,7 @@ async def test_one_that_dies_by_itself_is_told_once_and_nothing_is_heard_of_it_a
     worker.kill_and_wait()
 
 
-async def test_one_that_is_killed_does_nothing_more_once_that_is_told() -> None:
+async def test_a_killed_process_does_nothing_after_its_death_is_reported() -> None:
     heard, gone = Heard(), asyncio.Event()
     worker = heard.start()
     worker.send("pid")
@@ -91,7 +91,7 @@ async def test_one_that_is_killed_does_nothing_more_once_that_is_told() -> None:
 
 
 @pytest.mark.limit("broker.environment.workers.LONGEST_WAIT_S")
-async def test_one_that_the_kernel_does_not_let_go_of_is_not_waited_for_without_end(
+async def test_a_process_that_the_kernel_does_not_release_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = Heard().start()
@@ -146,7 +146,7 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def test_it_ends_without_a_word_where_it_finds_nobody_to_tell() -> None:
+def test_a_worker_ends_silently_if_nobody_listens() -> None:
     """The worker may notice this when it sends a message, before it hears that the broker is gone."""
     ours, its = socket.socketpair()
     with ours, its:
@@ -158,7 +158,7 @@ def test_it_ends_without_a_word_where_it_finds_nobody_to_tell() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
-async def test_where_python_is_not_known_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_known_python_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FileNotFoundError):
         Heard().start()
@@ -175,7 +175,7 @@ def test_messages_are_taken_once_they_are_whole() -> None:
 
 
 @pytest.mark.parametrize("by_itself", [True, False])
-async def test_nothing_of_one_that_is_gone_is_left_in_a_cycle(by_itself: bool) -> None:
+async def test_a_gone_worker_leaves_no_cycle(by_itself: bool) -> None:
     class Desk(Heard):
         """The owner of the worker, and the receiver of its messages."""
 

@@ -16,7 +16,7 @@ from tests.unit.storage.cleaning.compacted_logs import stored
 
 @settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_cleaned_log_says_of_each_key_what_it_said_before(seed: int) -> None:
+def test_a_cleaned_log_keeps_each_keys_latest_value(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         history = CompactedHistory(Path(directory), random.Random(seed))
         for _step in range(120):

@@ -46,7 +46,7 @@ def vectors() -> list[tuple[type[Message], int, bytes]]:
 
 @exactly
 @given(st.data())
-def test_a_message_decodes_to_what_was_encoded(data: st.DataObject) -> None:
+def test_a_message_decodes_to_the_encoded_one(data: st.DataObject) -> None:
     cls, version = data.draw(st.sampled_from(VERSIONS))
     message = data.draw(messages(cls, version))
     encoded = encode(message, version)

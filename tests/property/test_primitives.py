@@ -40,7 +40,7 @@ def test_an_unsigned_varint_cut_short_is_refused(value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])
-def test_what_has_no_32_bits_has_no_varint(value: int) -> None:
+def test_a_number_beyond_32_bits_has_no_varint(value: int) -> None:
     with pytest.raises(CodecError):
         encode_unsigned_varint(value)
 
@@ -93,6 +93,6 @@ def test_the_text_of_a_uuid_is_url_safe() -> None:
 @pytest.mark.parametrize(
     "text", ["", "AAAA", "A" * 21, "A" * 23, "A" * 24, "+" + "A" * 20 + "ä", "A" * 11 + " " + "A" * 10]
 )
-def test_other_texts_are_no_uuids(text: str) -> None:
+def test_other_texts_are_not_uuids(text: str) -> None:
     with pytest.raises(ValueError, match="is no uuid"):
         uuid_from_text(text)

@@ -169,7 +169,7 @@ def test_records_are_read_as_they_were_written(
 
 @exactly
 @given(records=new_records, codec=codecs, kept=st.sets(st.integers(0, 5)), horizon=st.none() | timestamps)
-def test_compaction_leaves_what_it_keeps_as_it_was(
+def test_compaction_leaves_kept_records_unchanged(
     records: Sequence[NewRecord], codec: int, kept: set[int], horizon: int | None
 ) -> None:
     built = build_batch(records, base_offset=77, base_sequence=3, producer_id=5, codec=codec)
@@ -182,7 +182,7 @@ def test_compaction_leaves_what_it_keeps_as_it_was(
 
 @settings(exactly, max_examples=examples(60))
 @given(payload=alike_payloads() | mutated_alike_payloads())
-def test_the_walk_finds_what_reading_every_record_finds(payload: tuple[bytes, int]) -> None:
+def test_the_walk_finds_the_same_as_reading_every_record(payload: tuple[bytes, int]) -> None:
     data, count = payload
     if count <= 0:
         return

@@ -99,7 +99,7 @@ def test_over_many_partitions_each_broker_of_equal_racks_leads_and_has_about_as_
 
 @settings(max_examples=examples(50), deadline=None)
 @given(image=clusters(), factor=st.integers(1, MOST_BROKERS), seed=st.integers(0, 2**32))
-def test_what_is_taken_of_more_partitions_is_what_fewer_would_be(
+def test_the_first_of_many_partitions_are_placed_as_if_they_were_all(
     image: ClusterImage, factor: int, seed: int
 ) -> None:
     factor = min(factor, len(image.brokers))

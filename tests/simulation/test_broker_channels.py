@@ -69,7 +69,7 @@ class Saying:
             await asyncio.sleep(0.01)
 
 
-def test_what_comes_up_in_one_turn_or_meanwhile_goes_together_and_one_waits_for_the_other() -> None:
+def test_messages_of_one_turn_go_together_and_later_ones_wait() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
         machine = Machine(world, "one", PORT)
@@ -88,7 +88,7 @@ def test_what_comes_up_in_one_turn_or_meanwhile_goes_together_and_one_waits_for_
     run(main)
 
 
-def test_what_waits_with_a_key_gives_way_to_what_is_said_with_it_next() -> None:
+def test_a_waiting_message_makes_way_for_the_next_with_the_same_key() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 6)
         machine = Machine(world, "one", PORT)
@@ -109,7 +109,7 @@ def test_what_waits_with_a_key_gives_way_to_what_is_said_with_it_next() -> None:
 
 
 @pytest.mark.limit("broker.peers.other_brokers.MOST_SAID_AT_ONCE")
-def test_no_more_than_so_many_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_go_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_channels, "MOST_SAID_AT_ONCE", 2)
 
     async def main(loop: VirtualLoop) -> None:
@@ -126,7 +126,7 @@ def test_no_more_than_so_many_go_together(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("node_id", [FENCED, UNKNOWN])
-def test_of_one_that_is_not_alive_it_is_told_in_a_later_turn(node_id: int) -> None:
+def test_a_message_to_a_dead_node_fails_in_a_later_turn(node_id: int) -> None:
     async def main(loop: VirtualLoop) -> None:
         saying = Saying(World(loop, 3))
         saying.say("a", to=node_id)
@@ -137,7 +137,7 @@ def test_of_one_that_is_not_alive_it_is_told_in_a_later_turn(node_id: int) -> No
     run(main)
 
 
-def test_what_one_that_died_has_not_answered_is_told_and_the_next_goes_once_it_is_back() -> None:
+def test_messages_that_a_dead_node_left_unanswered_fail_and_the_next_goes_once_it_is_back() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 4)
         saying = Saying(world)
@@ -153,7 +153,7 @@ def test_what_one_that_died_has_not_answered_is_told_and_the_next_goes_once_it_i
     run(main)
 
 
-def test_once_it_is_stopped_nobody_is_told() -> None:
+def test_after_a_stop_no_callback_is_called() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 5)
         machine = Machine(world, "one", PORT)
@@ -171,7 +171,7 @@ def test_once_it_is_stopped_nobody_is_told() -> None:
     run(main)
 
 
-def test_what_cant_be_said_together_is_said_one_behind_the_other() -> None:
+def test_messages_that_cannot_go_together_go_one_after_the_other() -> None:
     """Here names that begin alike can."""
 
     def together(names: Sequence[str]) -> int:

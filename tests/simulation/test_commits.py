@@ -24,7 +24,7 @@ def test_an_offset_that_nobody_committed_is_an_anomaly() -> None:
     assert commits.complaint(6, "another's", 3, 4, may_lose=True) is not None
 
 
-def test_a_commit_that_was_acknowledged_is_there_unless_it_may_be_lost() -> None:
+def test_an_acknowledged_commit_stays_unless_it_may_be_lost() -> None:
     commits = Commits()
     assert commits.complaint(NO_OFFSET, "", 0, 1) is None
     committed(commits, 5, 1, 2)
@@ -41,14 +41,14 @@ def test_an_older_commit_may_be_there_only_as_long_as_the_newer_one_is_on_its_wa
     assert commits.complaint(5, older.tag, 6, 7) is not None
 
 
-def test_of_two_commits_at_the_same_time_either_may_be_the_later_one() -> None:
+def test_either_of_two_concurrent_commits_may_be_the_later_one() -> None:
     commits = Commits()
     both = [committed(commits, 5, 1, 4), committed(commits, 6, 2, 3)]
     for each in both:
         assert commits.complaint(each.offset, each.tag, 5, 6) is None
 
 
-def test_a_commit_whose_answer_was_lost_counts_from_when_it_is_seen() -> None:
+def test_a_commit_whose_answer_was_lost_counts_once_it_is_seen() -> None:
     commits = Commits()
     older = committed(commits, 5, 1, 2)
     unknown = commits.begin(6, 3, "a member")
@@ -64,7 +64,7 @@ def test_a_commit_that_was_refused_is_never_there() -> None:
     assert commits.complaint(5, refused.tag, 3, 4) is not None
 
 
-def test_a_commit_in_a_transaction_is_there_from_its_end_on() -> None:
+def test_a_transactional_commit_exists_from_its_end_on() -> None:
     commits = Commits()
     pending = commits.begin(5, 1, "a member", in_transaction=True)
     pending.written(2)
@@ -75,9 +75,7 @@ def test_a_commit_in_a_transaction_is_there_from_its_end_on() -> None:
     assert commits.complaint(NO_OFFSET, "", 8, 9) is not None
 
 
-def test_a_commit_that_is_written_later_counts_though_a_transaction_around_an_earlier_one_ends_behind_it() -> (
-    None
-):
+def test_a_later_commit_counts_though_the_transaction_of_an_earlier_one_ends_after_it() -> None:
     commits = Commits()
     pending = commits.begin(5, 1, "a member", in_transaction=True)
     pending.written(2)

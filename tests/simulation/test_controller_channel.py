@@ -72,7 +72,7 @@ def test_a_request_waits_for_a_controller_and_follows_it() -> None:
     run(main)
 
 
-def test_what_is_not_answered_in_time_is_given_up_and_the_next_one_goes() -> None:
+def test_a_request_not_answered_in_time_is_given_up_and_the_next_one_goes() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 2)
         asker = Asker(world)
@@ -94,7 +94,7 @@ def test_what_is_not_answered_in_time_is_given_up_and_the_next_one_goes() -> Non
     run(main)
 
 
-def test_what_is_given_up_says_what_the_trouble_was() -> None:
+def test_a_given_up_request_names_the_trouble() -> None:
     async def main(loop: VirtualLoop) -> None:
         asker = Asker(World(loop, 8))
 
@@ -114,7 +114,7 @@ def test_what_is_given_up_says_what_the_trouble_was() -> None:
     run(main)
 
 
-def test_what_has_no_time_limit_is_asked_for_as_long_as_it_takes() -> None:
+def test_a_request_without_a_time_limit_is_repeated_as_long_as_it_takes() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 6)
         asker = Asker(world)
@@ -134,7 +134,7 @@ def test_what_has_no_time_limit_is_asked_for_as_long_as_it_takes() -> None:
     run(main)
 
 
-def test_who_has_no_version_in_common_is_told_at_once() -> None:
+def test_a_node_with_no_common_version_fails_the_request_at_once() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 3)
         machine = Machine(world, "one", FIRST)
@@ -149,7 +149,7 @@ def test_who_has_no_version_in_common_is_told_at_once() -> None:
     run(main)
 
 
-def test_nobody_is_told_once_it_has_stopped() -> None:
+def test_after_a_stop_no_callback_is_called() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 4)
         asker = Asker(world)
@@ -171,7 +171,7 @@ def created(error: Error) -> Message:
 
 
 @pytest.mark.parametrize("answer_of", [registered, created])
-def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
+def test_a_former_controller_is_asked_again_and_then_its_successor(
     monkeypatch: pytest.MonkeyPatch, answer_of: Callable[[Error], Message]
 ) -> None:
     asked: list[int] = []

@@ -21,7 +21,7 @@ LEFT_OPEN = (4, 0, 5, 7, 3)
         ([IS_OPEN, HAS_NONE], 18, [IS_OPEN], 18),
     ],
 )
-def test_who_has_no_record_is_left_out_with_the_transaction_that_it_left_open(
+def test_a_producer_without_records_is_left_out_with_its_open_transaction(
     producers: list[tuple[int, int, int, int, int]],
     stable: int,
     kept: list[tuple[int, int, int, int, int]],

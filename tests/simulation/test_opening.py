@@ -138,7 +138,7 @@ def test_a_node_signs_in_again_before_its_session_is_over() -> None:
         ),
     ],
 )
-def test_who_isnt_let_in_is_told_and_says_so_now_and_then(
+def test_a_refused_node_reports_the_reason_now_and_then(
     mechanism: str, password: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(loop: VirtualLoop) -> None:
@@ -183,7 +183,7 @@ def test_a_mechanism_that_isnt_enabled_there_is_named(caplog: pytest.LogCaptureF
     run(main)
 
 
-def test_what_is_given_up_amid_a_sign_in_goes_with_its_connection() -> None:
+def test_a_request_given_up_during_a_sign_in_goes_with_its_connection() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
         machine = machine_of(world)
@@ -203,7 +203,7 @@ def test_what_is_given_up_amid_a_sign_in_goes_with_its_connection() -> None:
     run(main)
 
 
-def test_who_has_no_sasl_is_no_listener_for_it() -> None:
+def test_a_node_without_sasl_is_reported_as_the_wrong_listener() -> None:
     """A plaintext listener answers the handshake with ILLEGAL_SASL_STATE."""
 
     async def main(loop: VirtualLoop) -> None:

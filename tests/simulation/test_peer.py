@@ -72,7 +72,7 @@ def test_a_request_is_answered_in_the_latest_version_that_both_have() -> None:
     run(main)
 
 
-def test_who_is_not_there_is_tried_again_after_a_while() -> None:
+def test_an_absent_node_is_tried_again_after_a_while() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 2)
         world.network.is_calm = True
@@ -134,7 +134,7 @@ def version_and_id(sent: bytes) -> tuple[int, bytes]:
 @pytest.mark.parametrize(
     ("known", "asked_next"), [([], 0), ([(18, 0, 2)], 2), ([(18, 0, 99)], 4), ([(3, 0, 5)], 0)]
 )
-def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
+def test_a_node_without_the_latest_version_is_asked_in_the_one_that_it_names(
     known: list[tuple[int, int, int]], asked_next: int
 ) -> None:
     """Kafka's brokers then answer in version 0; from 2.4 on with the versions that they know of this request."""
@@ -166,7 +166,7 @@ def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
     run(main)
 
 
-def test_who_refuses_the_first_version_too_is_given_up() -> None:
+def test_a_node_that_refuses_the_first_version_too_is_given_up() -> None:
     async def main(loop: VirtualLoop) -> None:
         network, wire = Made(), Wire()
         told: list[object] = []
@@ -185,7 +185,7 @@ def test_who_refuses_the_first_version_too_is_given_up() -> None:
     run(main)
 
 
-def test_the_time_between_attempts_doubles_up_to_a_bound_and_begins_anew_once_one_was_ready() -> None:
+def test_the_time_between_attempts_doubles_up_to_a_bound_and_resets_after_a_success() -> None:
     async def main(loop: VirtualLoop) -> None:
         settings = replace(SETTINGS, reconnect_backoff_max_ms=500)
         world = World(loop, 2)
@@ -210,7 +210,7 @@ def test_the_time_between_attempts_doubles_up_to_a_bound_and_begins_anew_once_on
     run(main)
 
 
-def test_who_dies_is_found_out_and_asked_again() -> None:
+def test_a_node_that_dies_is_noticed_and_asked_again() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 3)
         machine = Machine(world, "one", PORT)
@@ -227,7 +227,7 @@ def test_who_dies_is_found_out_and_asked_again() -> None:
     run(main)
 
 
-def test_who_says_nothing_is_given_up_in_time() -> None:
+def test_a_silent_node_is_given_up_in_time() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 4)
         silent = world.network.of_node(NodeScheduler(loop)).bind("localhost", PORT, 1)
@@ -258,7 +258,7 @@ def test_a_connection_that_is_not_used_ends_after_a_while() -> None:
     run(main)
 
 
-def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
+def test_a_request_no_longer_wanted_calls_nobody_back() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 6)
         machine = Machine(world, "one", PORT)

@@ -40,7 +40,7 @@ def test_names_that_make_no_sense_are_refused(options: dict[str, Any], what: str
     "bootstrap",
     ["", " ", [], "localhost", ":9092", "localhost:", "localhost:0", "localhost:x", "a:1,,b:2", ["a:1", ""]],
 )
-def test_an_address_that_is_none_is_refused_where_it_is_given(bootstrap: Any) -> None:
+def test_an_invalid_address_is_refused_where_it_is_given(bootstrap: Any) -> None:
     with pytest.raises(ValueError, match="bootstrap is host:port of one or more brokers"):
         ExactlyOnceKafkaSink(bootstrap, query="q", topic="t")
     text = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
@@ -89,7 +89,7 @@ def test_a_number_that_kafka_could_not_take_is_refused(name: str, value: int) ->
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [1.5, "3", None, True])
-def test_what_is_no_whole_number_is_refused(name: str, value: object) -> None:
+def test_a_number_that_is_not_whole_is_refused(name: str, value: object) -> None:
     with pytest.raises(TypeError, match=f"{name} is a whole number"):
         sink(**{name: value})
 

@@ -91,7 +91,7 @@ def test_columns_that_are_missing_are_nulls(rows: list[Row]) -> None:
 @pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
 @few
 @given(rows=ROWS)
-def test_compressed_batches_are_the_librarys_too(codec: str, rows: list[Row]) -> None:
+def test_compressed_batches_equal_the_librarys_too(codec: str, rows: list[Row]) -> None:
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT, CODECS[codec], encoder(codec))
     assert stamped(batch) == by_the_library(rows, CODECS[codec])
 
@@ -99,7 +99,7 @@ def test_compressed_batches_are_the_librarys_too(codec: str, rows: list[Row]) ->
 @pytest.mark.parametrize("codec", CODECS)
 @few
 @given(rows=ROWS)
-def test_two_decoders_read_what_the_columns_held(codec: str, rows: list[Row]) -> None:
+def test_two_decoders_read_the_columns_values(codec: str, rows: list[Row]) -> None:
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT, CODECS[codec], encoder(codec))
     data = stamped(batch)
     wanted = [(key, value, headers or []) for key, value, headers in rows]
@@ -111,7 +111,7 @@ def test_two_decoders_read_what_the_columns_held(codec: str, rows: list[Row]) ->
     assert [(one.key, one.value, one.headers) for one in library] == wanted
 
 
-def test_the_header_says_what_was_stamped() -> None:
+def test_the_header_has_the_stamped_values() -> None:
     (batch,) = build(columns([(None, b"v", None)] * 7), TIMESTAMP_MS, NO_LIMIT)
     data = stamped(batch)
     header = read_header(data)
@@ -121,7 +121,7 @@ def test_the_header_says_what_was_stamped() -> None:
     assert crc_is_valid(data, 0, len(data))
 
 
-def test_a_batch_can_be_stamped_anew() -> None:
+def test_a_batch_can_be_stamped_again() -> None:
     rows: list[Row] = [(b"k", b"v", None)]
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT)
     stamp(batch, 1, 1, 1)
@@ -130,7 +130,7 @@ def test_a_batch_can_be_stamped_anew() -> None:
 
 @few
 @given(ROWS, st.integers(70, 20_000))
-def test_batches_fit_the_limit_unless_a_record_alone_does_not(rows: list[Row], limit: int) -> None:
+def test_batches_fit_the_limit_unless_a_single_record_does_not(rows: list[Row], limit: int) -> None:
     batches = build(columns(rows), TIMESTAMP_MS, limit)
     assert all(batch.size <= limit or batch.records == 1 for batch in batches)
     read = [record for batch in batches for record in read_records(stamped(batch))]
@@ -166,7 +166,7 @@ def test_no_rows_make_no_batch() -> None:
     assert build(columns([]), TIMESTAMP_MS, NO_LIMIT) == []
 
 
-def test_what_compression_makes_no_smaller_stays_as_it_is() -> None:
+def test_data_that_compression_does_not_shrink_stays_as_it_is() -> None:
     rows: list[Row] = [(None, bytes(range(256)), None)]
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT, CODECS["lz4"], encoder("lz4"))
     assert read_header(batch.data).attributes & 7 == 0

@@ -78,7 +78,7 @@ def test_transactions_are_counted_by_how_they_ended_wherever_ranges_begin(
     other.abort()
 
 
-def test_where_retention_took_the_start_only_what_is_left_is_counted(
+def test_where_retention_took_the_start_only_the_rest_is_counted(
     spark: SparkSession, bootstrap: str, name: Names
 ) -> None:
     topic = create_topic(bootstrap, name("cut"))
@@ -122,7 +122,7 @@ def test_a_transaction_is_open_though_retention_took_all_its_records(
     }
 
 
-def test_an_open_transaction_that_retention_took_the_start_of_hides_all_that_is_left(
+def test_an_open_transaction_whose_start_retention_took_hides_the_rest(
     spark: SparkSession, bootstrap: str, name: Names
 ) -> None:
     topic = create_topic(bootstrap, name("half"))
@@ -154,7 +154,7 @@ def test_an_open_transaction_that_retention_took_the_start_of_hides_all_that_is_
 
 
 @pytest.mark.parametrize("largest_range", [None, 1])
-def test_of_two_transactions_begun_ahead_of_the_start_each_is_open_until_its_own_marker(
+def test_two_transactions_begun_before_the_start_each_stay_open_until_their_own_marker(
     spark: SparkSession, bootstrap: str, name: Names, largest_range: int | None
 ) -> None:
     topic = create_topic(bootstrap, name("two"))
@@ -202,7 +202,7 @@ def test_a_transaction_that_ends_while_bounds_are_asked_for_is_open_within_them(
     assert len(bounds.begun_before) == 1
 
 
-def test_duplicates_are_counted_by_expressions_among_what_read_committed_reads(
+def test_duplicates_are_counted_by_expressions_among_committed_records(
     spark: SparkSession, bootstrap: str, name: Names
 ) -> None:
     topic = create_topic(bootstrap, name("doubled"), partitions=2)
@@ -245,7 +245,7 @@ def test_the_table_has_a_line_for_each_partition_and_is_written_as_parquet(
     assert lines[-1].split()[0] == "1,234"
 
 
-def test_the_commands_status_tells_findings_from_what_could_not_be_counted(
+def test_the_commands_status_distinguishes_findings_from_uncountable_topics(
     spark: SparkSession,
     barnabas_bootstrap: str,
     name: Names,

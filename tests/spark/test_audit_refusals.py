@@ -79,12 +79,12 @@ def test_an_internal_topic_is_counted_without_a_key_alone(
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
-def test_nothing_that_is_there_is_written_over(tmp_path: Path, capsys: Captured, scheme: str) -> None:
+def test_no_existing_file_is_overwritten(tmp_path: Path, capsys: Captured, scheme: str) -> None:
     folder = f"{scheme}{tmp_path}"
     assert f"{folder} exists already" in said(capsys, NOWHERE, "t", "--parquet", folder)
 
 
-def test_what_nobody_thought_of_is_told_whole_and_is_no_finding(
+def test_an_unforeseen_error_is_shown_whole_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
@@ -116,7 +116,7 @@ def test_what_nobody_thought_of_is_told_whole_and_is_no_finding(
         ("", "RuntimeError"),
     ],
 )
-def test_of_sparks_long_texts_the_line_with_the_reason_is_told(text: str, line: str | None) -> None:
+def test_of_sparks_long_texts_the_line_with_the_reason_is_shown(text: str, line: str | None) -> None:
     assert refusals.reason(RuntimeError(text)) == (line or text.splitlines()[0])
     assert refusals.reason(ResponseError(3, "Unknown", "Metadata")) == "Metadata: Unknown (3)"
 

@@ -182,7 +182,7 @@ def test_a_hole_in_a_compacted_topic_is_compactions() -> None:
     assert scan.sums == Sums(records=2, compacted=4)
 
 
-def test_what_retention_took_while_it_was_read_is_said() -> None:
+def test_records_that_retention_took_during_the_read_are_reported() -> None:
     log = Log([Batch(0, 3, [0, 1, 2, 3]), Batch(4, 5, [4, 5])])
     scan = RangeScan(0, 6, 0, compacts=False, count_from=log.count_from)
 

@@ -147,7 +147,7 @@ def test_a_broker_killed_in_the_midst_of_a_batch_costs_a_try(
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_transaction_whose_markers_the_cluster_lost_is_ended_as_its_coordinator_says(
+def test_a_transaction_whose_markers_the_cluster_lost_ends_as_its_coordinator_decided(
     spark: SparkSession, server: Server, commits: bool
 ) -> None:
     topic = create(server.bootstrap, "out", 2)

@@ -55,7 +55,7 @@ def test_without_java_the_jars_are_not_fetched(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_ivy_says_is_shown_where_it_fails_alone(
+def test_ivys_output_is_shown_where_it_fails_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], fails: bool
 ) -> None:
     class Session:

@@ -62,7 +62,7 @@ def test_a_stage_that_spark_repeated_fails_the_try(partition: int | None) -> Non
         reports.check([wrote(0, 7), again])
 
 
-def test_what_comes_of_a_repeated_stage_is_named_by_it() -> None:
+def test_a_repeated_stages_failure_is_named_after_it() -> None:
     with pytest.raises(StageRepeatedError):
         reports.check([wrote(0, 7), wrote(0, 9, stage_attempt=1), failed("DuplicateWriteError", "", 1)])
 
@@ -72,7 +72,7 @@ def test_an_error_that_no_try_mends_goes_ahead_of_a_repeated_stage() -> None:
         reports.check([wrote(0, 7, stage_attempt=1), failed("RowError")])
 
 
-def test_a_tasks_error_is_raised_as_what_it_was() -> None:
+def test_a_tasks_error_is_raised_with_its_type() -> None:
     with pytest.raises(DuplicateWriteError, match="why"):
         reports.check([wrote(0, 1), failed("DuplicateWriteError")])
 
@@ -95,7 +95,7 @@ def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"x", b"[]", b'{"version": 2}', b'{"version": 1}'])
-def test_what_is_no_marker_is_refused(value: bytes | None) -> None:
+def test_an_invalid_marker_is_refused(value: bytes | None) -> None:
     with pytest.raises(MarkerError, match="the record at offset 7 of topic isn't a marker"):
         marker.decode(Record(7, b"q", value), "topic")
 
@@ -132,7 +132,7 @@ def test_the_offset_logs_kafka_sources_are_the_groups_offsets() -> None:
     assert parse_offsets(text, "file") == {"in": {0: 5, 1: 7}, "other": {0: 1}}
 
 
-def test_two_sources_of_one_topic_give_the_one_that_is_behind() -> None:
+def test_of_two_sources_of_one_topic_the_one_behind_counts() -> None:
     assert parse_offsets(log({"in": {"0": 5}}, {"in": {"0": 3, "1": 9}}), "file") == {"in": {0: 3, 1: 9}}
 
 

@@ -117,11 +117,11 @@ CRASHED = of_a_task(
         ),
     ],
 )
-def test_a_jobs_failure_is_told_by_the_line_that_says_why(text: str, told: str) -> None:
+def test_a_jobs_failure_shows_the_line_with_the_reason(text: str, told: str) -> None:
     assert failures.reason(ValueError(text)) == told
 
 
-def test_no_more_of_a_rows_contents_is_told_than_makes_sense() -> None:
+def test_a_rows_contents_are_shown_only_up_to_a_bound() -> None:
     assert len(failures.reason(ValueError("x" * 10_000_000))) == failures.MOST_TOLD
 
 
@@ -156,7 +156,7 @@ def test_a_python_that_cannot_do_the_work_is_named_with_how_to_set_another(text:
         of_a_daemon("OSError: [Errno 12] Cannot allocate memory"),
     ],
 )
-def test_what_may_end_otherwise_is_tried_again(text: str) -> None:
+def test_an_error_that_may_pass_is_tried_again(text: str) -> None:
     error = failures.job_failure(ValueError(text), "python3")
     assert type(error) is TryFailedError
     assert error.retried
@@ -179,7 +179,7 @@ class Unasked(Exception):
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
-def test_an_error_whose_text_went_with_the_jvm_is_of_a_driver_that_is_gone() -> None:
+def test_an_error_whose_text_went_with_the_jvm_means_a_gone_driver() -> None:
     told = failures.job_failure(Unasked(), "python3")
     assert type(told) is DriverGoneError
     assert "Answer from Java side is empty" in str(told)
@@ -213,7 +213,7 @@ def session(*answers: list[str | None]) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
 
 
-def test_why_a_task_failed_that_spark_tried_again_is_told_from_sparks_store(
+def test_the_reason_of_a_retried_task_is_read_from_sparks_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(failures, "PAUSE_S", 0)
@@ -225,7 +225,7 @@ def test_why_a_task_failed_that_spark_tried_again_is_told_from_sparks_store(
     assert failures.first_failure(other, 9) is None
 
 
-def test_the_stage_of_a_task_that_was_tried_again_is_told() -> None:
+def test_the_stage_of_a_retried_task_is_shown() -> None:
     row = [None, None, 1, 0, 0, 0, -1, -1, "TaskRepeatedError", "again", 9, 0]
     with pytest.raises(TaskRepeatedError) as caught:
         reports.check([row])

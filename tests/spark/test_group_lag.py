@@ -35,7 +35,7 @@ def lag(tool: Tool, bootstrap: str, group: str) -> dict[tuple[str, int], tuple[i
     }
 
 
-def test_the_querys_lag_is_what_kafkas_tool_shows(
+def test_the_querys_lag_is_as_kafkas_tool_shows_it(
     spark: SparkSession, bootstrap: str, name: Name, needs_kafka: Tool, tmp_path: Path
 ) -> None:
     source, topic, group = create(bootstrap, name("in"), 2), create(bootstrap, name("out"), 3), name("group")

@@ -77,7 +77,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "Dead"])
-def test_where_nothing_hangs_an_epoch_is_taken_and_that_is_all(state: str) -> None:
+def test_with_nothing_hanging_only_an_epoch_is_taken(state: str) -> None:
     cluster = Cluster(state, 7, 9, {(5, 1): "another producer's"})
     assert cluster.next_identity() == (7, 10, False)
     assert cluster.done == [TAKEN]
@@ -99,7 +99,7 @@ def test_a_commit_is_made_good_before_another_epoch_hides_it() -> None:
     ],
 )
 @pytest.mark.parametrize("committed", [set(), {(7, 7)}, {(5, 30_000)}])
-def test_what_was_not_committed_is_aborted(
+def test_an_uncommitted_transaction_is_aborted(
     state: str, epoch: int, hangs: int, committed: set[tuple[int, int]]
 ) -> None:
     cluster = Cluster(state, 7, epoch, {(7, hangs): "out"}, committed=committed)
@@ -107,7 +107,7 @@ def test_what_was_not_committed_is_aborted(
     assert cluster.done == [TAKEN, ("abort", 7, hangs)]
 
 
-def test_what_was_open_is_aborted_when_the_producer_id_changes_as_well() -> None:
+def test_an_open_transaction_is_aborted_when_the_producer_id_changes_as_well() -> None:
     cluster = Cluster("Ongoing", 6, 32766, {(6, 32766): "out"}, committed={(6, 32765)}, taken=Identity(7, 0))
     cluster.next_identity()
     assert cluster.done == [TAKEN, ("abort", 6, 32766)]
@@ -121,7 +121,9 @@ def test_an_earlier_transaction_ends_as_the_querys_own_markers_say(state: str) -
 
 
 @pytest.mark.parametrize("state", ["CompleteCommit", "Empty", "Ongoing"])
-def test_an_earlier_transaction_whose_marker_compaction_may_have_taken_is_not_guessed_at(state: str) -> None:
+def test_nothing_is_guessed_about_an_earlier_transaction_whose_marker_compaction_may_have_taken(
+    state: str,
+) -> None:
     cluster = Cluster(state, 7, 9, {(7, 6): "out"}, committed={(7, 8)})
     with pytest.raises(
         HangingTransactionError, match=r"out-0 from offset 5 on \(producer 7, epoch 6\).*nobody knows"
@@ -130,14 +132,14 @@ def test_an_earlier_transaction_whose_marker_compaction_may_have_taken_is_not_gu
     assert cluster.done == [TAKEN]
 
 
-def test_another_drivers_batch_under_way_is_aborted_by_who_fences_it_and_never_committed() -> None:
+def test_fencing_another_drivers_batch_under_way_aborts_it_and_never_commits_it() -> None:
     cluster = Cluster("CompleteCommit", 7, 3, {(7, 4): "out"}, committed={(7, 3)}, taken=Identity(7, 5))
     cluster.next_identity()
     assert cluster.done == [TAKEN, ("abort", 7, 4)]
 
 
 @pytest.mark.parametrize("state", ["CompleteCommit", "Empty", "Ongoing"])
-def test_the_batch_of_a_driver_that_has_taken_over_is_let_alone(state: str) -> None:
+def test_the_batch_of_a_driver_that_has_taken_over_is_left_alone(state: str) -> None:
     cluster = Cluster(state, 7, 3, {(7, 5): "out"}, committed={(7, 3)}, taken=Identity(7, 4))
     cluster.next_identity()
     assert cluster.done == [TAKEN]
@@ -159,7 +161,7 @@ def test_an_end_that_never_comes_costs_a_try(state: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(hanging.UNSEEN))
-def test_what_can_not_be_seen_keeps_nobody_from_an_epoch(code: int) -> None:
+def test_an_invisible_state_does_not_prevent_an_epoch(code: int) -> None:
     cluster = Cluster("CompleteCommit", 7, 9, {(7, 9): "out"}, refuses={"producers": code})
     assert cluster.next_identity() == (7, 10, False)
     cluster = Cluster("CompleteCommit", 7, 9, {}, refuses={"describe": codes.UNSUPPORTED_VERSION})
@@ -184,7 +186,7 @@ def test_a_commit_that_may_not_be_made_good_yet_is_when_that_is_allowed() -> Non
     assert cluster.done == [("commit", 7, 9), TAKEN]
 
 
-def test_a_batch_that_is_given_up_makes_a_commit_good_that_went_unanswered(
+def test_giving_up_a_batch_makes_an_unanswered_commit_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster("CompleteCommit", 7, 9, {(7, 9): "out"})

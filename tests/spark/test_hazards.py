@@ -120,7 +120,7 @@ def code_of(act: Callable[[], Any]) -> int:
     return caught.value.code
 
 
-def test_a_late_writer_of_an_earlier_batch_gets_into_no_later_one(
+def test_a_late_writer_of_an_earlier_batch_does_not_write_into_a_later_one(
     spark: SparkSession, bootstrap: str, name: Name, interference: Interference, other: Wire
 ) -> None:
     topic = create(bootstrap, name("out"), 2)
@@ -299,7 +299,7 @@ def test_a_commit_that_was_lost_itself_is_done_again(
     assert len(read(bootstrap, topic, "read_uncommitted")) == 2 * ROWS
 
 
-def test_what_no_try_could_commit_is_aborted_at_once(
+def test_a_batch_that_no_try_could_commit_is_aborted_at_once(
     spark: SparkSession, bootstrap: str, name: Name, interference: Interference
 ) -> None:
     topic = create(bootstrap, name("out"), 2)

@@ -27,7 +27,7 @@ def feed(bootstrap: str) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.one_run_in(2)
-def test_a_pipeline_whose_workers_driver_and_broker_are_killed_writes_what_an_undisturbed_one_does(
+def test_a_pipeline_with_killed_workers_driver_and_broker_writes_the_same_as_an_undisturbed_one(
     needs_spark: None, tmp_path: Path
 ) -> None:
     with barnabas.Broker() as broker:

@@ -54,7 +54,7 @@ def read(log: Any) -> Marker | None:
 
 
 @pytest.mark.parametrize("behind", [1, 2, 4, 5, 256, 257, 1000])
-def test_the_last_marker_is_found_however_many_failed_tries_lie_behind_it(behind: int) -> None:
+def test_the_last_marker_is_found_however_many_failed_tries_follow_it(behind: int) -> None:
     assert read(Log({3: 1, 10: 2}, 11 + behind)) == Marker("", 2)
 
 
@@ -64,14 +64,12 @@ def test_a_log_without_a_marker_has_none(end: int) -> None:
 
 
 @pytest.mark.parametrize(("end", "stuck_at"), [(3, 0), (300, 298), (300, 299)])
-def test_a_log_that_gives_nothing_short_of_its_end_is_not_one_without_a_marker(
-    end: int, stuck_at: int
-) -> None:
+def test_a_log_that_returns_nothing_before_its_end_may_still_have_a_marker(end: int, stuck_at: int) -> None:
     with pytest.raises(TryFailedError, match=f"nothing at offset {stuck_at}, but it ends at {end}"):
         read(Log({}, end, stuck_at=stuck_at))
 
 
-def test_a_marker_ahead_of_where_the_log_gives_nothing_may_not_be_the_last() -> None:
+def test_a_marker_before_an_unreadable_part_of_the_log_may_not_be_the_last() -> None:
     with pytest.raises(TryFailedError):
         read(Log({8: 1}, 11, stuck_at=10))
 
@@ -121,7 +119,7 @@ A, B = "checkpoint a", "checkpoint b"
         (Marker(A, 0, "x"), [Marker(B, 6, "x")], False),
     ],
 )
-def test_a_batch_is_done_that_has_a_marker_or_a_later_one_of_its_checkpoint(
+def test_a_batch_with_a_marker_or_a_later_one_of_its_checkpoint_is_done(
     mine: Marker, markers: list[Marker], done: bool
 ) -> None:
     assert is_done(mine, *markers) is done
@@ -151,7 +149,7 @@ def test_a_number_that_comes_again_with_other_offsets_is_refused_and_not_taken_a
         (Marker(A, 0), [Marker(A, 1), Marker(B, 0)]),
     ],
 )
-def test_a_batch_amid_a_run_that_finds_the_marker_of_another_checkpoint_meets_another_query(
+def test_a_batch_during_a_run_that_finds_another_checkpoints_marker_meets_another_query(
     mine: Marker, markers: list[Marker]
 ) -> None:
     with pytest.raises(
@@ -167,7 +165,7 @@ def connection(bootstrap: str) -> Iterator[Wire]:
     one.close()
 
 
-def test_a_marker_behind_tries_that_failed_is_read_from_a_broker(connection: Wire, name: Name) -> None:
+def test_a_marker_before_failed_tries_is_read_from_a_broker(connection: Wire, name: Name) -> None:
     topic, transactional_id = name("marker"), name("id")
     leader = marker.ensure_topic(connection, topic)
     for committed in [True] + [False] * 6:

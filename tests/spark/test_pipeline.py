@@ -45,7 +45,7 @@ def test_queries_that_run_are_waited_for_until_all_is_fed() -> None:
     assert not feeding.is_alive()
 
 
-def test_while_a_number_stands_still_it_is_said_what_is_waited_for() -> None:
+def test_while_a_number_stands_still_the_output_says_what_it_waits_for() -> None:
     assert progress_line(5_000, 0, 0).endswith(
         "0 summed up (Spark is at its first batch, which takes longest)"
     )
@@ -61,7 +61,7 @@ def enriched(*ids: int) -> list[bytes]:
     return [json.dumps({"id": number}).encode() for number in ids]
 
 
-def test_flights_and_what_closes_the_year_are_counted_apart() -> None:
+def test_flights_and_the_records_that_close_the_year_are_counted_separately() -> None:
     found = counts.count(3, enriched(0, -1, 2, 1, -2), [day("d", "AA", 2), day("e", "AA", 1)])
     assert found.add_up
     assert [line.strip() for line in found.lines()] == [
@@ -81,7 +81,7 @@ def test_flights_and_what_closes_the_year_are_counted_apart() -> None:
         ((0, 1, 2), [2, 1], "1 came out twice"),
     ],
 )
-def test_what_is_doubled_or_missing_does_not_add_up(
+def test_doubled_or_missing_records_do_not_add_up(
     joined: tuple[int, ...], days: list[int], said: str
 ) -> None:
     found = counts.count(3, enriched(*joined), [day("d", "AA", flights) for flights in days])
@@ -89,7 +89,7 @@ def test_what_is_doubled_or_missing_does_not_add_up(
     assert said in "\n".join(found.lines())
 
 
-def test_topics_are_created_without_a_word_of_the_client_that_is_closed_then(
+def test_creating_topics_logs_nothing_of_the_closed_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # It says it now and then: an event came between the answer and the close.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.one_run_in(3)
-def test_sparks_own_sink_is_found_and_said() -> None:
+def test_sparks_own_sink_is_found_and_named() -> None:
     need_program("java")
     if not connector.is_fetched():
         pytest.skip("needs Spark's Kafka connector")

@@ -43,7 +43,7 @@ def test_a_lost_broker_is_one_line(hangs_up: int, caplog: pytest.LogCaptureFixtu
     assert f"a broker of 127.0.0.1:{hangs_up} doesn't answer" in line.getMessage()
 
 
-def test_whoever_asks_for_the_librarys_details_has_all(
+def test_users_who_want_the_librarys_details_get_them_all(
     hangs_up: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = Wire(f"127.0.0.1:{hangs_up}", {}, 300)
@@ -53,7 +53,7 @@ def test_whoever_asks_for_the_librarys_details_has_all(
     assert [one for one in caplog.records if one.name.startswith("kafka.") and one.levelno >= logging.WARNING]
 
 
-def test_what_the_library_logs_for_others_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_librarys_logs_for_others_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     wire_quiet.demote()
     transport.log.error("of somebody else's connection")
     with wire_quiet.quiet():

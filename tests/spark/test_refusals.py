@@ -51,7 +51,7 @@ def refused(connection: Wire) -> ResponseError:
     return caught.value
 
 
-def test_credentials_for_a_listener_that_takes_none_are_refused_at_once(bootstrap: str) -> None:
+def test_credentials_for_a_listener_without_them_are_refused_at_once(bootstrap: str) -> None:
     assert refused(Wire(bootstrap, SASL, TIMEOUT_MS)).code == codes.ILLEGAL_SASL_STATE
 
 
@@ -98,7 +98,7 @@ def test_a_failed_authentication_is_no_lost_connection(error: Exception, code: i
     assert isinstance(as_sink_error(caught.value), BrokerRefusedError)
 
 
-def test_a_connection_that_ends_amid_the_tls_handshake_is_made_again() -> None:
+def test_a_connection_that_ends_during_the_tls_handshake_is_made_again() -> None:
     error = kafka.errors.KafkaConnectionError("Handshake failed")
     error.__context__ = ssl.SSLEOFError("EOF occurred in violation of protocol")
     with pytest.raises(NoAnswerError), _translated():

@@ -61,7 +61,7 @@ def test_a_pickled_sink_keeps_its_listener() -> None:
     assert pickle.loads(pickle.dumps(sink(print))).on_report is print
 
 
-def test_the_parts_of_a_batchs_time_are_told_apart(
+def test_the_parts_of_a_batchs_time_are_distinguished(
     spark: SparkSession, barnabas_bootstrap: str, name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that only the requests move: an hour for each of these."""

@@ -111,7 +111,7 @@ def test_a_batch_that_was_refused_is_not_sent_again(code: int) -> None:
         write(code)
 
 
-def test_of_batches_that_travelled_together_those_are_sent_again_that_were_refused() -> None:
+def test_only_the_refused_ones_of_batches_sent_together_are_sent_again() -> None:
     moved = codes.NOT_LEADER_OR_FOLLOWER
     one, cluster = writer(moved, 0, moved)
     for partition in range(3):
@@ -122,7 +122,7 @@ def test_of_batches_that_travelled_together_those_are_sent_again_that_were_refus
     assert {number: part.records for number, part in one.partitions.items()} == {0: 1, 1: 1, 2: 1}
 
 
-def test_what_was_gathered_for_a_leader_goes_to_the_one_that_is_known_then() -> None:
+def test_records_gathered_for_a_leader_go_to_the_one_known_when_they_are_sent() -> None:
     one, cluster = writer(codes.NOT_LEADER_OR_FOLLOWER)
     for partition in (0, 2, 0, 2, 0):
         one.send(blob(partition))

@@ -58,7 +58,7 @@ def test_each_salt_lands_in_its_task(tasks: int) -> None:
     assert [spark_hash(salt) % tasks for salt in salts(tasks)] == list(range(tasks))
 
 
-def test_the_hash_of_salts_is_sparks_own(spark: SparkSession) -> None:
+def test_the_hash_of_salts_equals_sparks(spark: SparkSession) -> None:
     rows = spark.range(-5, 200).selectExpr("cast(id as int) number", "hash(cast(id as int)) hash").collect()
     assert [spark_hash(row.number) for row in rows] == [row.hash for row in rows]
 
@@ -152,7 +152,7 @@ def test_a_topic_of_fewer_partitions_than_owners_gets_its_rows(
 
 
 @pytest.mark.parametrize("partition", [1, 2])
-def test_a_partition_past_the_last_is_named_by_a_task_that_owns_none_of_its_topic(
+def test_a_task_without_partitions_of_the_topic_names_one_past_the_last(
     spark: SparkSession, barnabas_bootstrap: str, name: Name, partition: int
 ) -> None:
     one, many = create(barnabas_bootstrap, name("one"), 1), create(barnabas_bootstrap, name("many"), 3)

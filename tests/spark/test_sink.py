@@ -52,9 +52,7 @@ def test_a_batch_without_keys_is_written_once(spark: SparkSession, bootstrap: st
     assert (report.records, report.tries, report.skipped) == (ROWS, 1, False)
 
 
-def test_batches_one_behind_the_other_reach_every_partition(
-    spark: SparkSession, bootstrap: str, name: Name
-) -> None:
+def test_consecutive_batches_reach_every_partition(spark: SparkSession, bootstrap: str, name: Name) -> None:
     topic = create(bootstrap, name("out"), 4)
     sink = ExactlyOnceKafkaSink(bootstrap, query=name("q"), topic=topic)
     reports = [sink.write(numbers(spark), batch_id) for batch_id in range(4)]
@@ -199,7 +197,7 @@ def test_a_new_checkpoint_under_the_same_name_begins_again(
     assert values(bootstrap, topic) == sorted([*map(str, range(50))] * 2)
 
 
-def test_two_checkpoints_side_by_side_under_one_name_are_told_apart(
+def test_two_checkpoints_side_by_side_under_one_name_are_distinguished(
     spark: SparkSession, bootstrap: str, name: Name, tmp_path: Path
 ) -> None:
     source, topic, query = create(bootstrap, name("in"), 2), create(bootstrap, name("out"), 3), name("q")

@@ -128,7 +128,7 @@ FORGET = "m\n"
 """How the commands begin by which the JVM is told that an object is garbage here, whenever that is collected."""
 
 
-def test_what_all_batches_have_in_common_is_asked_of_the_jvm_once(
+def test_the_values_common_to_all_batches_are_asked_of_the_jvm_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by another session, of which each batch of a streaming query has one."""

@@ -130,7 +130,7 @@ def test_a_broker_that_throttles_past_the_request_timeout_is_no_answer() -> None
         connection.close()
 
 
-def test_the_audit_reads_under_a_client_id_of_its_own() -> None:
+def test_the_audit_reads_under_its_own_client_id() -> None:
     sink, audit = Wire("127.0.0.1:1", {}, 100), RawLog("127.0.0.1:1", {}, 100)
     ids = [connection._manager.config["client_id"] for connection in (sink, audit)]
     sink.close()

@@ -91,7 +91,7 @@ def test_a_stopped_querys_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("error", [KeyError("config"), KeyboardInterrupt(), RowError("null")])
-def test_what_is_not_tried_again_is_given_up_and_raised_as_it_is(
+def test_an_error_without_a_retry_is_given_up_and_raised_as_it_is(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     made = tries(monkeypatch, error, DONE)
@@ -103,7 +103,7 @@ def test_what_is_not_tried_again_is_given_up_and_raised_as_it_is(
     assert one.connection.epochs == 1  # type: ignore[attr-defined]
 
 
-def test_a_query_that_fenced_this_one_is_not_fenced_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_fenced_this_one_is_not_fenced_in_return(monkeypatch: pytest.MonkeyPatch) -> None:
     tries(monkeypatch, QueryFencedError("by another"))
     one = work()
     with pytest.raises(QueryFencedError):

@@ -37,7 +37,7 @@ def test_the_oldest_pyspark_writes_keyed_unkeyed_and_killed_exactly_once(
     assert trial.versions[0] == oldest.OLDEST
 
 
-def test_the_extra_takes_what_is_tried() -> None:
+def test_the_extra_accepts_the_tested_versions() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (pyspark,) = [line for line in extras["spark"] if line.startswith("pyspark")]
     lowest, highest = oldest.OLDEST.split(".")[:2], list(connector.TRIED)[-1].split(".")
@@ -77,5 +77,5 @@ def test_a_later_pyspark_is_taken(monkeypatch: pytest.MonkeyPatch, version: str)
     ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")
 
 
-def test_an_interpreter_that_is_not_there_is_none() -> None:
+def test_a_missing_interpreter_is_reported() -> None:
     assert environments.interpreter("2.0") is None

@@ -171,7 +171,7 @@ def test_a_broker_that_was_away_when_kafka_python_looked_is_looked_for(barnabas_
         (45, TryFailedError),
     ],
 )
-def test_error_codes_are_told_apart(code: int, kind: type) -> None:
+def test_error_codes_are_distinguished(code: int, kind: type) -> None:
     assert type(as_sink_error(ResponseError(code, "Name", "What"))) is kind
 
 

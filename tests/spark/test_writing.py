@@ -86,7 +86,7 @@ def test_whatever_fails_in_a_task_is_reported_with_its_place() -> None:
     assert row["reason"].endswith("ZeroDivisionError: by nothing")
 
 
-def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
+def test_a_package_that_a_worker_lacks_is_named_with_its_python() -> None:
     def blobs() -> Iterator[Blob]:
         raise ModuleNotFoundError("No module named 'zstandard'")
         yield
@@ -98,7 +98,7 @@ def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
 
 
 @pytest.mark.parametrize("name", ["snappy", "lz4", "zstd"])
-def test_a_compression_that_a_worker_lacks_is_told_with_its_package(
+def test_a_compression_that_a_worker_lacks_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(wire_records.codec, name, None)
@@ -109,7 +109,7 @@ def test_a_compression_that_a_worker_lacks_is_told_with_its_package(
         assert told in row["reason"]
 
 
-def test_an_error_that_is_no_text_is_told() -> None:
+def test_an_error_that_is_no_text_is_shown() -> None:
     def blobs() -> Iterator[Blob]:
         raise FileNotFoundError("no file \udcff")
         yield
@@ -118,7 +118,7 @@ def test_an_error_that_is_no_text_is_told() -> None:
     assert row["reason"].endswith("no file \\udcff")
 
 
-def test_of_an_error_at_length_the_beginning_is_told() -> None:
+def test_only_the_beginning_of_a_long_error_is_shown() -> None:
     def blobs() -> Iterator[Blob]:
         raise ValueError("x" * 10_000_000)
         yield
@@ -160,7 +160,7 @@ def test_a_worker_imports_no_pandas() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
 
 
-def test_of_many_topics_none_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_of_many_topics_is_looked_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 3,000 of them that took 2.8 s of each 8 MB."""
     names = [f"t{number}" for number in range(20)]
     targets = tuple(Target(name, partition) for name in names for partition in range(2))
@@ -201,7 +201,7 @@ def writer(*offsets: int) -> Writer:
     return Writer(PLAN, connection, leaders=[1, 1])
 
 
-def test_batches_one_behind_the_other_are_taken() -> None:
+def test_consecutive_batches_are_taken() -> None:
     one = writer(5, 8, 20)
     for _ in range(3):
         one.send(blob(3))
@@ -210,7 +210,7 @@ def test_batches_one_behind_the_other_are_taken() -> None:
 
 
 @pytest.mark.parametrize("offset", [4, 5, 7])
-def test_a_batch_that_does_not_lie_behind_the_last_one_is_a_duplicate(offset: int) -> None:
+def test_a_batch_that_does_not_follow_the_last_one_is_a_duplicate(offset: int) -> None:
     one = writer(5, offset)
     one.send(blob(3))
     one.send(blob(3))
@@ -258,7 +258,7 @@ def test_a_partitions_next_batch_waits_for_the_last_ones_answer() -> None:
     assert [part.sequence for part in one.partitions.values()] == [2, 1]
 
 
-def test_no_more_is_on_its_way_than_so_many_requests_and_bytes() -> None:
+def test_requests_and_bytes_on_their_way_are_bounded() -> None:
     one, connection = many(20)
     for target in range(10):
         one.send(blob(1, target, writing.REQUEST_BYTES))
@@ -290,7 +290,7 @@ def compare(found: Any, *written: PartitionReport) -> None:
     sequences.check(connection, Identity(7, 3), lambda: {"t": {0: 1, 1: 1}}, written)
 
 
-def test_partitions_that_hold_what_was_reported_pass() -> None:
+def test_partitions_that_hold_the_reported_records_pass() -> None:
     others = [open_at(0, 99, producer_id=8), open_at(1, 99, epoch=2)]
     compare([open_at(0, 4), *others], wrote(0, 5))
 
@@ -316,7 +316,7 @@ def test_a_partition_that_holds_something_else_fails_the_try(found: list[OpenTra
 
 
 @pytest.mark.parametrize("code", [codes.TOPIC_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION])
-def test_where_producers_cannot_be_seen_the_tasks_are_believed_and_that_is_said_once(
+def test_where_producers_cannot_be_seen_the_tasks_are_believed_and_a_warning_appears_once(
     code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     hanging._warned.cache_clear()
@@ -326,6 +326,6 @@ def test_where_producers_cannot_be_seen_the_tasks_are_believed_and_that_is_said_
     assert caplog.text.count("DescribeProducers of t-0: Refused") == 1
 
 
-def test_another_error_of_the_broker_is_none_to_pass_over() -> None:
+def test_another_error_of_the_broker_is_not_passed_over() -> None:
     with pytest.raises(ResponseError):
         compare(ResponseError(codes.UNKNOWN_TOPIC_OR_PARTITION, "Unknown", "what"), wrote(0, 5))

@@ -104,7 +104,7 @@ class Brokers:
 
 @pytest.mark.parametrize("lost_answers", [False, True])
 @pytest.mark.parametrize("seed", range(100))
-def test_each_batch_is_there_once_and_in_order_or_the_try_fails(
+def test_each_batch_exists_once_and_in_order_or_the_try_fails(
     monkeypatch: pytest.MonkeyPatch, seed: int, lost_answers: bool
 ) -> None:
     monkeypatch.setattr(writing, "PAUSE_S", 0)

@@ -13,13 +13,13 @@ OF_THE_WHEEL = ("barnabas/server/",)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_file_that_a_document_links_to_is_there(document: Path) -> None:
+def test_every_file_that_a_document_links_to_exists(document: Path) -> None:
     links = re.findall(r"\]\((?!\w+:)([^)#]+)", document.read_text("utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_heading_that_a_document_links_to_is_there(document: Path) -> None:
+def test_every_heading_that_a_document_links_to_exists(document: Path) -> None:
     for path, anchor in re.findall(r"\]\((?!\w+:)([^)#]*)#([^)]+)\)", document.read_text("utf-8")):
         text = (document.parent / path if path else document).read_text("utf-8")
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
@@ -27,7 +27,7 @@ def test_every_heading_that_a_document_links_to_is_there(document: Path) -> None
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_file_of_the_checkout_that_a_document_names_is_there(document: Path) -> None:
+def test_every_file_of_the_checkout_that_a_document_names_exists(document: Path) -> None:
     """A document names a path from the root, or the beginning of one."""
     folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isalpha())
     named = re.findall(rf"`((?:{folders})/[\w/.-]*)", document.read_text("utf-8"))

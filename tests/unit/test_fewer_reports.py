@@ -14,7 +14,7 @@ LITTLE = {"xmlpath": None, "durations": None, "reportchars": "a"}
 
 
 @pytest.mark.parametrize("asked", [{"xmlpath": "of.xml"}, {"durations": 0}, {"reportchars": "fA"}])
-def test_all_is_told_to_who_asks_for_more_than_what_failed(asked: dict[str, Any]) -> None:
+def test_a_user_who_asks_for_more_than_failures_gets_every_report(asked: dict[str, Any]) -> None:
     few, many = (SimpleNamespace(option=argparse.Namespace(**option)) for option in (LITTLE, LITTLE | asked))
     assert not fewer_reports.all_are_asked_for(few)  # type: ignore[arg-type]
     assert fewer_reports.all_are_asked_for(many)  # type: ignore[arg-type]
@@ -22,7 +22,7 @@ def test_all_is_told_to_who_asks_for_more_than_what_failed(asked: dict[str, Any]
 
 @pytest.mark.parametrize("outcome", ["passed", "failed", "skipped"])
 @pytest.mark.parametrize("when", ["setup", "call", "teardown"])
-def test_only_a_beginning_and_an_end_that_went_well_are_not_told(
+def test_only_a_successful_setup_and_teardown_are_not_reported(
     when: Literal["setup", "call", "teardown"], outcome: Literal["passed", "failed", "skipped"]
 ) -> None:
     report = pytest.TestReport("a test", ("a file", 1, "a test"), {}, outcome, None, when)
@@ -32,7 +32,7 @@ def test_only_a_beginning_and_an_end_that_went_well_are_not_told(
 @pytest.mark.parametrize(
     ("fails", "told"), [(None, ["call"]), ("setup", ["setup"]), ("teardown", ["call", "teardown"])]
 )
-def test_a_worker_runs_a_test_whole_and_tells_what_is_to_tell(
+def test_a_worker_runs_a_test_whole_and_sends_the_reports_that_matter(
     fails: str | None, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whens = ["setup"] if fails == "setup" else ["setup", "call", "teardown"]

@@ -41,12 +41,12 @@ def refusal(tmp_path: Path, *arguments: str, **settings: str) -> str:
 STATIC = {"controller_quorum_voters": "1@localhost:9093"}
 
 
-def test_a_controller_has_to_be_told_who_votes(tmp_path: Path) -> None:
+def test_a_controller_needs_to_know_the_voters(tmp_path: Path) -> None:
     assert "you must specify one of the following: --standalone" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [["--standalone"], ["--initial-controllers", VOTER]])
-def test_voters_stand_in_one_place_alone(tmp_path: Path, arguments: list[str]) -> None:
+def test_voters_are_recorded_in_only_one_place(tmp_path: Path, arguments: list[str]) -> None:
     told = refusal(tmp_path, *arguments, **STATIC)
     assert told.startswith("You cannot specify controller.quorum.voters and format the node with")
 
@@ -58,7 +58,7 @@ def test_only_a_controller_stands_alone(tmp_path: Path) -> None:
     assert told == "You can only use --standalone on a controller."
 
 
-def test_a_file_without_roles_is_none_of_a_cluster(tmp_path: Path) -> None:
+def test_a_file_without_roles_belongs_to_no_cluster(tmp_path: Path) -> None:
     told = refusal(tmp_path, "--standalone", process_roles="")
     assert "process.roles is missing" in told
 
@@ -88,7 +88,7 @@ def test_a_file_without_roles_is_none_of_a_cluster(tmp_path: Path) -> None:
         (["-S", "SCRAM-SHA-256=[name=a]"], "You must supply one of 'password' or 'saltedpassword'"),
     ],
 )
-def test_levels_that_there_are_not_are_told(tmp_path: Path, arguments: list[str], error: str) -> None:
+def test_unknown_levels_are_reported(tmp_path: Path, arguments: list[str], error: str) -> None:
     assert error in refusal(tmp_path, *arguments, **STATIC)
 
 
@@ -112,7 +112,7 @@ def test_a_level_of_the_quorum_that_goes_without_its_voters_is_refused(tmp_path:
         (f"{VOTER},{VOTER}", "Node id 1 was specified more than once."),
     ],
 )
-def test_voters_that_make_no_sense_are_told(tmp_path: Path, voters: str, error: str) -> None:
+def test_nonsense_voters_are_reported(tmp_path: Path, voters: str, error: str) -> None:
     assert error in refusal(tmp_path, "--initial-controllers", voters)
 
 
@@ -120,13 +120,13 @@ def test_voters_that_make_no_sense_are_told(tmp_path: Path, voters: str, error: 
     "arguments",
     [["-t", "x"], ["-c", "x"], ["-t", "x", "-c", "x", "--standalone", "--no-initial-controllers"]],
 )
-def test_what_is_missing_or_excludes_each_other_is_wrong_use(arguments: list[str]) -> None:
+def test_missing_or_contradictory_options_are_wrong_use(arguments: list[str]) -> None:
     with pytest.raises(UsageError) as raised:
         format_command(arguments)
     assert raised.value.exit_status == 2
 
 
-def test_what_is_formatted_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_formatted_folder_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(config(tmp_path, log_dirs=f"{tmp_path}/b,{tmp_path}/a", **STATIC))
     assert format_command(["-t", CLUSTER_ID, "-c", file]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -146,7 +146,7 @@ def test_what_is_formatted_is_left_alone(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith(f"Formatting data directory {tmp_path}/a with")
 
 
-def test_a_disk_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failing_disk_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with pytest.raises(UsageError, match="data"):
         format_command(["-t", CLUSTER_ID, "-c", str(config(tmp_path, **STATIC))])
@@ -207,7 +207,7 @@ def test_a_new_cluster_has_the_levels_of_its_release() -> None:
         ("SCRAM-SHA-256=[name=a,password=secret,colour=red]", "Unknown SCRAM configurations: colour"),
     ],
 )
-def test_a_credential_that_makes_no_sense_is_told_without_its_password(argument: str, error: str) -> None:
+def test_a_nonsense_credential_is_reported_without_its_password(argument: str, error: str) -> None:
     with pytest.raises(ValueError, match=error) as raised:
         credential(argument, lambda: b"salt")
     assert "secret" not in str(raised.value)

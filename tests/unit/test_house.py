@@ -72,11 +72,11 @@ def test_no_function_is_longer_than_can_be_seen_at_once() -> None:
     assert long == LONG_FUNCTIONS.keys()
 
 
-def test_every_file_says_what_it_is_for() -> None:
+def test_every_file_has_a_docstring() -> None:
     assert places([each for each in SOURCES if each.text.strip() and not ast.get_docstring(each.tree)]) == []
 
 
-def test_every_public_class_and_every_longer_function_says_what_it_does() -> None:
+def test_every_public_class_and_every_longer_function_has_a_docstring() -> None:
     untold = {
         f"{source.name}.{name}"
         for source in SOURCES

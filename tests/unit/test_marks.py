@@ -85,7 +85,7 @@ def test_every_limit_has_a_test_that_bears_its_name() -> None:
     assert BOUNDS_NOTHING.keys() <= limits()
 
 
-def test_the_table_of_limits_names_such_ones_alone() -> None:
+def test_the_table_of_limits_names_only_such_limits() -> None:
     rows = re.findall(r"^\| `([\w.]+)` ", (ROOT / "docs/reliability.md").read_text("utf-8"), re.MULTILINE)
     assert rows
     assert len(rows) == len(set(rows))

@@ -49,7 +49,7 @@ def test_no_sentence_reads_like_a_statute(page: Path) -> None:
     assert [found[0] for found in STIFF.finditer(prose(page.read_text("utf-8")))] == []
 
 
-def test_sentences_are_told_apart() -> None:
+def test_sentences_are_separated() -> None:
     text = (
         "# A title\n\nOne `x. y` [two](a.md). Three\nfour!\n\n```sh\nNone.\n```\n- five\n| six |\n\nEight.\n"
     )

@@ -28,14 +28,14 @@ def named(*without: str) -> set[str]:
     }
 
 
-def test_a_setting_that_no_code_names_is_said_to_do_nothing() -> None:
+def test_a_setting_that_no_code_names_is_documented_as_without_effect() -> None:
     behind_topics = {each for found in TOPIC_SYNONYMS.values() for each, _ in found}
     read = named(*LISTED) | behind_topics
     unread = {name for name in SETTINGS if name not in read and not name.startswith(BY_PREFIX)}
     assert {name for name in unread if effect(name) == "yes"} == set()
 
 
-def test_a_setting_that_code_works_by_is_not_said_to_do_nothing() -> None:
+def test_a_setting_that_code_uses_is_not_documented_as_without_effect() -> None:
     used = named("broker.config")
     assert {name for name in used if effect(name).startswith("none")} == set()
 

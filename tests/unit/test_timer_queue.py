@@ -74,7 +74,7 @@ def test_a_cancelled_timer_never_fires(clockwork: Clockwork) -> None:
     assert clockwork.go_to(99) == []
 
 
-def test_timers_can_be_cancelled_by_what_their_keys_are(clockwork: Clockwork) -> None:
+def test_timers_can_be_cancelled_by_their_keys(clockwork: Clockwork) -> None:
     for key in ("a1", "a2", "b1"):
         clockwork.schedule(key, 10)
 
@@ -83,7 +83,7 @@ def test_timers_can_be_cancelled_by_what_their_keys_are(clockwork: Clockwork) ->
     assert clockwork.go_to(10) == [("b1", 10)]
 
 
-def test_a_timer_that_schedules_itself_at_once_keeps_nobody_waiting(clockwork: Clockwork) -> None:
+def test_a_timer_that_reschedules_itself_at_once_delays_nobody(clockwork: Clockwork) -> None:
     def again() -> None:
         clockwork.schedule("a", 0, again)
 
@@ -121,7 +121,7 @@ def test_after_a_failure_the_other_timers_still_fire(clockwork: Clockwork) -> No
     assert clockwork.go_to(5) == [("a", 5), ("b", 5)]
 
 
-def test_what_is_left_when_the_turn_is_over_fires_in_the_next_ones_and_ahead_of_what_comes(
+def test_timers_left_when_the_turn_is_over_fire_in_the_next_turns_ahead_of_new_ones(
     clockwork: Clockwork,
 ) -> None:
     clockwork.schedule("a", 1, lambda: clockwork.schedule("at once", 0))
@@ -137,7 +137,7 @@ def test_what_is_left_when_the_turn_is_over_fires_in_the_next_ones_and_ahead_of_
 
 
 @pytest.mark.limit("broker.environment.scheduler.FORGOTTEN_BEFORE_SWEEP")
-def test_what_was_cancelled_does_not_pile_up(clockwork: Clockwork) -> None:
+def test_cancelled_timers_do_not_pile_up(clockwork: Clockwork) -> None:
     for number in range(10 * FORGOTTEN_BEFORE_SWEEP):
         clockwork.schedule(f"{number}", 1000)
         clockwork.queue.cancel(f"{number}")

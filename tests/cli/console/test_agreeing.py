@@ -100,7 +100,7 @@ def test_every_number_of_the_console_is_that_of_the_commands_and_of_kafkas_tools
 
 
 @pytest.mark.several_nodes_matter
-def test_the_ribbon_says_of_each_batch_what_became_of_it_as_readers_find_it(
+def test_the_ribbon_shows_each_batchs_outcome_as_readers_find_it(
     cli: Run, kafka: Kafka, console: Asking, topic: str
 ) -> None:
     holder = history(kafka, cli, topic)
@@ -129,7 +129,7 @@ def test_the_ribbon_says_of_each_batch_what_became_of_it_as_readers_find_it(
     holder.abort_transaction(60)
 
 
-def test_a_transaction_is_told_step_by_step_with_the_records_that_stand_for_them(
+def test_a_transaction_is_shown_step_by_step_with_the_records_behind_each_step(
     cli: Run, kafka: Kafka, console: Asking, topic: str
 ) -> None:
     assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0

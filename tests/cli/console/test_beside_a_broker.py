@@ -76,7 +76,7 @@ def test_without_a_listener_that_needs_no_password_the_broker_runs_and_says_why(
         assert broker.wait(ENDING_S) == 0
 
 
-def test_what_is_wrong_with_a_console_is_one_line() -> None:
+def test_a_consoles_complaint_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ran = run_cli("console", "--listen", address)

@@ -91,7 +91,9 @@ def test_a_transaction_is_watched_from_its_begin_to_its_marker(
     expect(partition.locator(".bytes pre").first).to_contain_text('"state": "CompleteCommit"')
 
 
-def test_who_holds_the_readers_of_a_topic_is_seen_among_busy_applications(open_page: OpenPage) -> None:
+def test_the_application_that_holds_back_a_topics_readers_is_seen_among_busy_ones(
+    open_page: OpenPage,
+) -> None:
     """As a new user asks: which application blocks the readers of `orders`, since when, what is to be done? It has its
     place before applications that hold readers for a moment, once however many partitions it holds, and a lane
     however much was written since."""
@@ -173,7 +175,7 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
 
 
 @ON_OURS_ALONE
-def test_a_record_that_came_behind_its_marker_is_found_hanging_though_its_application_is_done(
+def test_a_record_written_after_its_marker_is_found_hanging_though_its_application_is_done(
     cli: Run, kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
     """The lane of its transactional id says that all is committed, and its coordinator has nothing open."""
@@ -202,7 +204,7 @@ def test_a_record_that_came_behind_its_marker_is_found_hanging_though_its_applic
 
 
 @ON_OURS_ALONE
-def test_what_a_record_holds_stays_text(
+def test_the_contents_of_a_record_stay_text(
     kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -250,7 +252,7 @@ def test_names_that_clients_choose_are_text_lead_to_their_pages_and_fit(
 
 
 @ON_OURS_ALONE
-def test_everything_is_reached_by_the_keyboard_alone(
+def test_everything_is_reached_by_keyboard(
     cli: Run, kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
     send_each(plain(kafka.bootstrap), topic, "abc")
@@ -351,7 +353,7 @@ def test_axe_finds_nothing_serious(
     assert found == []
 
 
-def test_a_thousand_topics_are_a_list_of_which_only_what_is_seen_is_made(open_page: OpenPage) -> None:
+def test_of_a_thousand_topics_the_page_builds_only_the_visible_ones(open_page: OpenPage) -> None:
     with (
         barnabas.Broker(config={"num.partitions": 1}) as broker,
         console_of("console", "--bootstrap", broker.bootstrap) as console,
@@ -426,7 +428,7 @@ def test_json_is_shown_with_every_digit_that_it_has(
 
 
 @ON_OURS_ALONE
-def test_a_page_that_nobody_sees_lets_its_stream_go_and_one_that_was_refused_asks_again(
+def test_a_hidden_page_lets_its_stream_go_and_a_refused_page_asks_again(
     console: Asking, open_page: OpenPage
 ) -> None:
     """Six pages of one browser took all connections that it has to a host, and the seventh stayed empty."""
@@ -455,7 +457,7 @@ def test_a_page_that_nobody_sees_lets_its_stream_go_and_one_that_was_refused_ask
 
 
 @ON_OURS_ALONE
-def test_an_address_that_makes_no_sense_is_no_end_of_the_page(console: Asking, open_page: OpenPage) -> None:
+def test_a_nonsense_address_does_not_break_the_page(console: Asking, open_page: OpenPage) -> None:
     page = open_page(f"{console.address}/#/group/%zz")
     expect(page.get_by_role("heading", level=1)).to_have_text("%zz")
 
@@ -494,7 +496,7 @@ def test_records_are_found_by_offset_time_and_key_and_seen_as_they_come(
 
 
 @ON_OURS_ALONE
-def test_a_search_for_a_key_goes_on_by_itself_until_it_has_found_it(
+def test_a_search_for_a_key_goes_on_until_it_finds_the_key(
     kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
     """One question looks through so many bytes; there are more."""

@@ -89,7 +89,7 @@ def broker() -> Iterator[tuple[barnabas.Broker, str]]:
         yield broker, listener
 
 
-def test_each_client_shows_what_it_tells_of_itself(
+def test_each_client_shows_the_metrics_that_it_pushes(
     broker: tuple[barnabas.Broker, str], open_page: OpenPage
 ) -> None:
     """librdkafka pushes by itself; what it doesn't know is told as Java's clients tell it."""
@@ -144,7 +144,7 @@ def test_each_client_shows_what_it_tells_of_itself(
     consumer.close()
 
 
-def test_what_one_client_has_pushed_is_found_until_it_goes(broker: tuple[barnabas.Broker, str]) -> None:
+def test_a_clients_metrics_are_found_until_it_goes(broker: tuple[barnabas.Broker, str]) -> None:
     node, listener = broker
     with console_of("console", "--bootstrap", node.bootstrap, "--metrics", listener) as console:
         client, _ = pushing(node.port, "app", delta_sum("org.apache.kafka.producer.x", point(3)))

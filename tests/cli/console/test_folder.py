@@ -81,7 +81,7 @@ def test_fates_are_those_of_the_transaction_indexes_where_markers_lie_behind(tmp
         assert one_by_one == {base: whole[base] for base in one_by_one}
 
 
-def test_what_its_coordinators_would_tell_is_what_they_told_however_many_partitions_they_have(
+def test_a_folder_shows_its_coordinators_answers_however_many_partitions_they_have(
     tmp_path: Path, look: Looker
 ) -> None:
     """A lane holds a hundred partitions of a transaction, and none where its id has begun nothing. Those that were left
@@ -113,7 +113,7 @@ def test_what_its_coordinators_would_tell_is_what_they_told_however_many_partiti
         assert verdicts == ["open"] * count
 
 
-def test_what_was_too_long_to_be_read_is_said_and_nothing_is_taken_for_hanging_by_it(
+def test_a_log_too_long_to_read_is_named_and_decides_nothing_about_hanging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last state that was read may be long over."""
@@ -139,7 +139,7 @@ def test_what_was_too_long_to_be_read_is_said_and_nothing_is_taken_for_hanging_b
 
 @pytest.mark.parametrize("bound", ["READ_BYTES", "READ_S"])
 @pytest.mark.parametrize(("most", "part"), [(60, [0, 10, 30, 20]), (6, [0, 1, 3, 2])])
-def test_what_is_read_at_the_beginning_is_bounded_over_all_partitions(
+def test_reading_at_the_beginning_is_bounded_over_all_partitions(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, part: list[int]
 ) -> None:
     """Each of fifty partitions had as much of its own. What has room is read to its end, however it is spread."""

@@ -96,7 +96,7 @@ def test_members_of_a_streams_group_have_the_partitions_of_their_active_tasks() 
     assert group.subtopologies == {"0": ["inner", "orders"], "1": ["other"]}
 
 
-def test_members_of_a_group_of_kip_848_have_the_partitions_that_they_had_when_the_broker_was_killed(
+def test_members_of_a_kip_848_group_keep_their_partitions_over_a_kill_of_the_broker(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"

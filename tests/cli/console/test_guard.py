@@ -32,7 +32,7 @@ def test_a_name_that_was_given_is_known_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example:8095", "", "127.0.0.1.evil.example", "192.168.0.7:8095"])
-def test_another_name_is_refused_since_it_may_have_been_made_to_point_here(host: str) -> None:
+def test_another_host_name_is_refused_since_it_may_be_pointed_here(host: str) -> None:
     refused = HERE.refuses("GET", {"host": host}, {})
     assert refused is not None
     assert refused[0] == 421
@@ -45,7 +45,7 @@ def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     assert refused[0] == 403
 
 
-def test_what_a_browser_says_of_another_site_is_enough_to_refuse_it() -> None:
+def test_a_browser_that_names_another_site_is_refused() -> None:
     assert HERE.refuses("GET", {**OWN, "sec-fetch-site": "same-origin"}, {}) is None
     refused = HERE.refuses("GET", {**OWN, "sec-fetch-site": "cross-site"}, {})
     assert refused is not None
@@ -119,7 +119,7 @@ def test_a_change_without_the_pages_header_or_with_too_much_is_refused(console: 
         (f"group?group={'g' * 10_001}", "group is too long"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_told_what_is_needed(
+def test_a_nonsense_question_is_answered_with_the_expected_form(
     console: Asking, question: str, said: str
 ) -> None:
     answer = console.get(f"/api/{question}")
@@ -128,7 +128,7 @@ def test_a_question_that_makes_no_sense_is_told_what_is_needed(
 
 
 @ON_OURS_ALONE
-def test_a_change_that_makes_no_sense_is_told_what_is_needed(console: Asking) -> None:
+def test_a_nonsense_change_is_answered_with_the_expected_form(console: Asking) -> None:
     for verb, body, said in (
         ("abort", {"id": 7}, "id must be given, as a text"),
         ("abort", {"topic": "t", "partition": True}, "partition must be given"),
@@ -160,7 +160,7 @@ async def test_a_fault_of_the_consoles_own_is_no_wrong_question_and_is_in_its_lo
     assert logged.exc_info[1] is fault
 
 
-def test_a_console_for_other_machines_prints_its_token_and_lets_nobody_in_without_it() -> None:
+def test_a_console_for_other_machines_prints_its_token_and_requires_it() -> None:
     with console_of("console", "--bootstrap", "127.0.0.1:1", host="0.0.0.0") as console:
         token = console.url.partition("token=")[2]
         assert len(token) >= 24

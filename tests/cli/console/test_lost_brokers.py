@@ -10,7 +10,7 @@ from tests.cli.transactional import committed, send_at_once
 from tests.clients.transactions import new_producer
 
 
-def test_a_console_says_that_nobody_answers_and_goes_on_with_who_does() -> None:
+def test_a_console_names_silent_brokers_and_goes_on_with_the_others() -> None:
     with (
         barnabas.Broker() as broker,
         console_of("console", "--bootstrap", broker.bootstrap) as console,
@@ -28,7 +28,7 @@ def test_a_console_says_that_nobody_answers_and_goes_on_with_who_does() -> None:
         events.until(lambda seen: any(row[0] == "orders" for row in seen.values["topics"]))
 
 
-def test_a_console_that_was_told_of_one_broker_goes_on_by_the_others() -> None:
+def test_a_console_given_one_broker_goes_on_by_the_others() -> None:
     with barnabas.Cluster(brokers=3) as cluster:
         first = cluster.brokers[0]
         with (

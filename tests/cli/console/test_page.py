@@ -25,7 +25,7 @@ def own_files() -> list[Path]:
     return [path for path in STATIC.iterdir() if path.is_file()]
 
 
-def test_all_of_it_is_under_300_kilobytes() -> None:
+def test_the_page_is_under_300_kilobytes() -> None:
     assert sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file()) < MOST_BYTES
 
 
@@ -58,7 +58,7 @@ def test_every_file_is_served_by_its_kind() -> None:
     assert kinds <= {*TYPES}
 
 
-def test_nothing_of_it_is_imported_where_it_isnt_asked_for() -> None:
+def test_nothing_of_it_is_imported_unless_requested() -> None:
     program = """
 import sys
 import cli.main, cli.inspect, cli.topics, cli.groups, cli.transactions

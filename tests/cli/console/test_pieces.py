@@ -119,13 +119,13 @@ def test_each_batch_has_the_fate_that_its_marker_gives_it() -> None:
     ]
 
 
-def test_what_lies_below_the_last_stable_offset_is_known_without_its_marker() -> None:
+def test_batches_below_the_last_stable_offset_are_known_without_their_marker() -> None:
     log = history()
     log.end(7, commit=True)
     assert told(log, most=3) == [(0, "plain", ""), (1, "plain", "committed"), (3, "plain", "aborted")]
 
 
-def test_of_several_aborted_transactions_of_a_producer_each_batch_is_of_its_own() -> None:
+def test_a_batch_keeps_its_fate_among_several_aborted_transactions_of_its_producer() -> None:
     log = Log()
     for commit in (False, True, False, True, False):
         log.add([b"a"], 7)
@@ -137,7 +137,7 @@ def test_of_several_aborted_transactions_of_a_producer_each_batch_is_of_its_own(
             assert told(log, base, most)[0][2] == fate
 
 
-def test_what_lies_behind_it_is_undecided_where_the_walk_ends_before_the_log_does() -> None:
+def test_later_batches_are_undecided_where_the_walk_ends_before_the_log_does() -> None:
     log = history()
     assert told(log, 5, 1) == [(5, "plain", "undecided")]
     assert told(log, 5, 3)[0] == (5, "plain", "open")
@@ -150,7 +150,7 @@ def test_a_walk_goes_on_by_pieces_and_ends_with_its_bytes() -> None:
     assert told(log, max_bytes=2 * one)[:2] == told(log)[:2]
 
 
-def test_a_page_of_records_says_where_to_go_on_and_leaves_out_what_isnt_committed() -> None:
+def test_a_page_of_records_says_where_to_go_on_and_leaves_out_uncommitted_ones() -> None:
     log = history()
     page = page_of_records(log.read, ORDERS, 2, 2, committed=False)
     assert ([each["offset"] for each in page["records"]], page["next"]) == ([2, 3], 4)
@@ -195,7 +195,7 @@ def test_a_page_reads_no_further_than_its_records_and_parses_no_more(monkeypatch
     assert shown[-1] == 350, "one more, to know where to go on"
 
 
-def test_where_the_time_is_over_a_page_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_whose_time_is_over_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     for _ in range(5):
         log.add([b"v"] * 3, key=b"k")
@@ -204,7 +204,7 @@ def test_where_the_time_is_over_a_page_says_how_far_it_came(monkeypatch: pytest.
     assert (page["records"], page["next"]) == ([], 3)
 
 
-def test_of_a_batch_that_is_damaged_what_can_be_read_is_shown_and_then_why_no_more() -> None:
+def test_a_damaged_batch_shows_its_readable_records_and_then_the_reason() -> None:
     log = Log()
     log.add([b"a", b"b", b"c"])
     size = len(log.batches[0])
@@ -213,7 +213,7 @@ def test_of_a_batch_that_is_damaged_what_can_be_read_is_shown_and_then_why_no_mo
     assert [(each["offset"], "unread" in each) for each in page["records"]] == [(1, False), (2, True)]
 
 
-def test_a_page_holds_so_many_records_and_so_much_of_each() -> None:
+def test_a_page_has_a_limit_of_records_and_of_bytes_of_each() -> None:
     log = Log()
     log.add([b"x" * (MOST_VALUE_BYTES + 1)])
     for _ in range(MOST_RECORDS + 5):
@@ -227,7 +227,7 @@ def test_a_page_holds_so_many_records_and_so_much_of_each() -> None:
     assert len(page_of_records(log.read, ORDERS, 0, -1, committed=False)["records"]) == 1
 
 
-def test_of_a_record_so_many_headers_are_shown_and_so_much_of_each() -> None:
+def test_a_record_shows_a_limited_number_of_headers_and_of_bytes_of_each() -> None:
     """200 records with 100 headers of 32 KiB would have been a page of 850 MB."""
     log = Log()
     log.add_with_headers([(b"n" * 2_000, b"v" * 2_000)] * 101)
@@ -238,7 +238,7 @@ def test_of_a_record_so_many_headers_are_shown_and_so_much_of_each() -> None:
         assert len(value["base64"]) < 1_400
 
 
-def test_every_byte_of_a_batch_is_in_one_field_and_each_says_what_it_means() -> None:
+def test_every_byte_of_a_batch_is_in_one_field_and_each_field_says_its_meaning() -> None:
     batch = build_batch(
         [(NOW_MS, b"k", b"v1", ((b"h", b"x"), (b"n", None))), (NOW_MS + 5, None, None, ())],
         producer_id=7,
@@ -275,7 +275,7 @@ def test_records_that_make_no_sense_are_one_field(cut: int) -> None:
     assert sum(each.size for each in fields) >= len(batch) - 1
 
 
-def test_of_very_many_records_the_first_are_shown_one_by_one() -> None:
+def test_only_the_first_of_very_many_records_are_shown_one_by_one() -> None:
     batch = build_batch([(NOW_MS, None, b"v", ()) for _ in range(MOST_SHOWN + 3)])
     fields = fields_of_batch(bytes(batch))
     assert (fields[-1].name, fields[-1].value) == ("records", "3 more")
@@ -288,7 +288,7 @@ def coordinated(
     return CoordinatedTransaction("pay", 1, state, 7, 0, started_ms, 60_000, of)
 
 
-def test_without_the_right_to_read_the_log_a_lane_is_what_its_coordinator_tells() -> None:
+def test_without_the_right_to_read_the_log_a_lane_shows_its_coordinators_answer() -> None:
     sections = Sections()
     lanes = Lanes(sections.list_of("lanes", 10))
     for number, state in enumerate(("Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit")):
@@ -299,7 +299,7 @@ def test_without_the_right_to_read_the_log_a_lane_is_what_its_coordinator_tells(
     assert second["state"] == "Ongoing"
 
 
-def test_a_lane_holds_so_many_steps_and_partitions() -> None:
+def test_a_lane_has_a_limit_of_steps_and_partitions() -> None:
     sections = Sections()
     lanes = Lanes(sections.list_of("lanes", 10))
     for count in range(1, MOST_PARTITIONS + 20):
@@ -359,7 +359,7 @@ def test_records_that_are_read_again_leave_their_lane_as_it_was() -> None:
     assert shown_lanes(sections) == {f"pay/{NOW_MS}": [*WHOLE]}
 
 
-def test_a_transaction_whose_end_was_passed_over_is_over_once_the_next_one_begins() -> None:
+def test_a_transaction_whose_end_was_missed_is_over_once_the_next_one_begins() -> None:
     sections = Sections()
     lanes = Lanes(sections.list_of("lanes", 10))
     lanes.read(3, [recorded("Ongoing", 0), recorded("Ongoing", 9_000, NOW_MS + 5)])
@@ -379,7 +379,7 @@ def test_a_transaction_whose_end_was_passed_over_is_over_once_the_next_one_begin
         ([coordinated("Ongoing", started_ms=NOW_MS + 9)], ["Ongoing", UNKNOWN]),
     ],
 )
-def test_of_a_lane_without_a_new_step_the_coordinator_says_what_became_of_it(
+def test_the_coordinator_decides_the_outcome_of_a_lane_without_new_steps(
     told: list[CoordinatedTransaction], steps: list[str]
 ) -> None:
     sections = Sections()
@@ -395,7 +395,7 @@ def test_of_a_lane_without_a_new_step_the_coordinator_says_what_became_of_it(
 
 
 @pytest.mark.parametrize("ahead", ["PrepareCommit", "CompleteCommit"])
-def test_what_a_coordinator_told_ahead_of_the_records_is_told_by_them_in_the_end(ahead: str) -> None:
+def test_records_replace_what_the_coordinator_reported_ahead_of_them(ahead: str) -> None:
     sections = Sections()
     lanes = Lanes(sections.list_of("lanes", 10))
     lanes.read(3, [recorded("Ongoing", 0)])
@@ -404,7 +404,7 @@ def test_what_a_coordinator_told_ahead_of_the_records_is_told_by_them_in_the_end
     assert shown_lanes(sections) == {f"pay/{NOW_MS}": [*WHOLE]}
 
 
-def test_a_list_tells_what_changed_since_the_newest_first_let_go_last() -> None:
+def test_a_list_reports_its_changes_newest_first_and_drops_the_oldest() -> None:
     growing = Sections().list_of("events", 3)
     growing.put([(key, {"key": key}) for key in "abcd"])
     number, documents = growing.since(0, 10)
@@ -415,7 +415,7 @@ def test_a_list_tells_what_changed_since_the_newest_first_let_go_last() -> None:
     assert growing.get("a") is None
 
 
-async def test_a_section_wakes_whoever_shows_it_and_is_let_go_with_the_last() -> None:
+async def test_a_section_wakes_its_viewers_and_goes_with_the_last_one() -> None:
     sections = Sections()
     name = f"{LOG}orders:0"
     number, event = sections.enter([name])

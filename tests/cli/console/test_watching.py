@@ -57,7 +57,7 @@ class Leading:
         (BUSY_BYTES, ["fetch"] * 5),
     ],
 )
-async def test_of_a_log_to_which_much_is_appended_the_offsets_alone_are_asked_for(
+async def test_a_busy_log_is_only_asked_for_its_offsets(
     appended_bytes: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page of such a log had its batches sent, ten megabytes a second, to show where it ends."""
@@ -116,7 +116,7 @@ def test_a_fault_of_the_consoles_own_is_shown_and_is_in_its_log_once(
     assert logged.exc_info is not None
 
 
-async def test_what_was_wrong_is_no_longer_told_once_nobody_asks_for_it() -> None:
+async def test_a_problem_is_no_longer_shown_once_nobody_asks() -> None:
     def ask(_: object) -> None:
         raise CommandError("nobody leads it")
 
@@ -158,7 +158,7 @@ def transactions_log(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionLog, T
     return TransactionLog(Lanes(Sections().list_of("lanes", 10))), Topics(), clock
 
 
-def test_while_there_is_no_topic_of_transactions_it_is_asked_for_once_in_a_while(
+def test_a_missing_topic_of_transactions_is_requested_once_in_a_while(
     transactions_log: tuple[TransactionLog, Topics, dict[str, float]],
 ) -> None:
     log, topics, clock = transactions_log
@@ -246,7 +246,7 @@ def test_a_small_fetch_begins_with_partitions_that_were_not_read_lately(
     assert asked_first == [0, 1, 2, 0, 1, 2]
 
 
-def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
+def test_a_problem_is_shown_until_the_same_question_succeeds() -> None:
     """One who may not list groups was told so for as long as it took to ask for the metadata."""
     wrong = {"groups": "you may not", "offsets": "you may not"}
 

@@ -33,7 +33,7 @@ def test_nothing_that_counts_is_lost_and_all_replicas_are_equal_in_the_end(seed:
     assert played(seed).anomalies == []
 
 
-def test_nothing_is_lost_where_nodes_sign_in_at_each_other_again_and_again(
+def test_nothing_is_lost_while_nodes_sign_in_at_each_other_repeatedly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     again = []
@@ -47,7 +47,7 @@ def test_nothing_is_lost_where_nodes_sign_in_at_each_other_again_and_again(
     assert {*again} == {"NODES", "CONTROLLER"}
 
 
-def test_all_that_may_befall_a_cluster_does() -> None:
+def test_every_possible_misfortune_of_a_cluster_happens() -> None:
     results = [played(seed) for seed in SEEDS]
     assert {result.deaths for result in results} == {*Deaths}
     counted = sum((result.work.counts for result in results), results[0].work.counts.__class__())

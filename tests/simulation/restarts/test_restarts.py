@@ -33,7 +33,7 @@ NO_SNAPSHOT = "metadata.log.max.record.bytes.between.snapshots=20971520"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_that_is_visible_before_a_restart_is_visible_after_it(seed: int) -> None:
+def test_everything_visible_before_a_restart_is_visible_after_it(seed: int) -> None:
     history = play(seed)
     assert history.anomalies == []
     assert history.counts["things compared"] > 0
@@ -80,7 +80,7 @@ def without_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_topic_ids")
-def test_an_offset_of_a_topic_that_was_made_anew_is_there_after_a_restart() -> None:
+def test_an_offset_of_a_recreated_topic_survives_a_restart() -> None:
     assert play_this(_made_anew, NO_SNAPSHOT).anomalies == []
 
 
@@ -97,7 +97,7 @@ def test_a_start_that_takes_history_for_now_is_found(monkeypatch: pytest.MonkeyP
     assert any("offsets of group" in each for each in play_this(_made_anew, NO_SNAPSHOT).anomalies)
 
 
-def test_pictures_differ_in_what_is_another_and_in_what_only_one_has() -> None:
+def test_pictures_differ_in_changed_values_and_in_those_only_one_has() -> None:
     before = {"a": {"x": 1, "y": [1, 2]}, "b": 1, "d": 4}
     after = {"a": {"x": 1, "y": [1, 3]}, "c": 1, "d": 4}
     found = picture.differences(before, after)

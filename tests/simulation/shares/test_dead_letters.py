@@ -46,7 +46,7 @@ def missing(found: Queue, begin: int = 0) -> list[str]:
     return [*found.missing({PLACE: begin}, set())]
 
 
-def test_what_is_rejected_or_delivered_too_often_is_there() -> None:
+def test_records_rejected_or_delivered_too_often_are_in_the_queue() -> None:
     for said in ([(REJECT, Error.NONE)], [(RELEASE, Error.NONE)] * LIMIT):
         assert missing(queue(*said)) != []
         found = queue(*said, buried=[VALUE, VALUE])
@@ -54,26 +54,26 @@ def test_what_is_rejected_or_delivered_too_often_is_there() -> None:
 
 
 @pytest.mark.parametrize("error", [None, Error.NOT_LEADER_OR_FOLLOWER])
-def test_what_may_be_rejected_may_be_there(error: Error | None) -> None:
+def test_records_possibly_rejected_may_be_in_the_queue(error: Error | None) -> None:
     assert missing(queue((REJECT, error))) == []
     assert complaints(queue((REJECT, error), buried=[VALUE])) == []
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, GAP])
-def test_what_is_accepted_is_not_there(kind: int) -> None:
+def test_accepted_records_are_not_in_the_queue(kind: int) -> None:
     assert missing(queue((kind, Error.NONE))) == []
     assert complaints(queue((RELEASE, Error.NONE), (kind, Error.NONE), buried=[VALUE])) == [
         f"{PLACE} at 3 is in dlq.g, and was accepted"
     ]
 
 
-def test_what_nobody_rejected_and_is_due_is_not_there() -> None:
+def test_records_not_rejected_and_still_due_are_not_in_the_queue() -> None:
     assert complaints(queue((RELEASE, Error.NONE), buried=[VALUE])) == [
         f"{PLACE} at 3 is in dlq.g, and was neither rejected nor delivered too often"
     ]
 
 
-def test_of_what_was_deleted_or_given_up_nothing_is_demanded() -> None:
+def test_deleted_or_given_up_records_need_not_be_in_the_queue() -> None:
     found = queue((REJECT, Error.NONE))
     assert missing(found, begin=4) == []
     assert [*found.missing({PLACE: 0}, {("g", PLACE)})] == []
@@ -82,6 +82,6 @@ def test_of_what_was_deleted_or_given_up_nothing_is_demanded() -> None:
 
 
 @pytest.mark.parametrize(("copies", "value"), [(True, None), (True, b"another"), (False, VALUE)])
-def test_the_original_is_there_where_it_is_wanted(copies: bool, value: bytes | None) -> None:
+def test_the_original_is_in_the_queue_if_wanted(copies: bool, value: bytes | None) -> None:
     [complaint] = complaints(queue((REJECT, Error.NONE), buried=[value], copies=copies))
     assert complaint.startswith(f"{PLACE} at 3 is in dlq.g as")

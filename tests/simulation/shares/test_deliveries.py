@@ -61,7 +61,7 @@ class Told:
         return [each.partition(": ")[2] for each in found]
 
 
-def test_what_is_accepted_and_never_given_again_is_right() -> None:
+def test_a_record_accepted_and_never_delivered_again_is_right() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT)
     assert told.complaints() == []
@@ -71,13 +71,15 @@ def test_what_is_accepted_and_never_given_again_is_right() -> None:
     ("error", "is_right"),
     [(None, True), (Error.NOT_LEADER_OR_FOLLOWER, True), (Error.INVALID_RECORD_STATE, False)],
 )
-def test_what_may_be_written_need_not_come_again(error: Error | None, is_right: bool) -> None:
+def test_a_record_with_an_acknowledgement_possibly_written_need_not_come_again(
+    error: Error | None, is_right: bool
+) -> None:
     told = Told()
     told.said(1.2, told.given(0, "a", 1), ACCEPT, error)
     assert (told.complaints() == []) is is_right
 
 
-def test_what_comes_again_after_its_lock_and_after_a_release_is_right() -> None:
+def test_a_record_that_comes_again_after_its_lock_and_after_a_release_is_right() -> None:
     told = Told()
     told.given(0, "a", 1)
     told.said(1.2, told.given(1.1, "b", 2), RELEASE)
@@ -86,7 +88,7 @@ def test_what_comes_again_after_its_lock_and_after_a_release_is_right() -> None:
 
 
 @pytest.mark.parametrize("term", ["t", "the next one"])
-def test_what_is_done_with_comes_again(term: str) -> None:
+def test_a_done_record_that_comes_again_is_wrong(term: str) -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT)
     told.given(0.3, "b", 2, term=term)
@@ -94,21 +96,21 @@ def test_what_is_done_with_comes_again(term: str) -> None:
     assert complaint.startswith("was done with by a at 0.25")
 
 
-def test_what_is_done_with_comes_from_a_leader_that_is_none_any_more() -> None:
+def test_a_done_record_may_come_from_an_old_leader() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT)
     told.given(0.3, "b", 1, term="an old one", is_old=True)
     assert told.complaints() == []
 
 
-def test_what_one_had_no_more_comes_again_from_the_next_leader() -> None:
+def test_a_record_whose_lock_had_ended_may_come_again_from_the_next_leader() -> None:
     told = Told()
     told.said(1.2, told.given(0, "a", 1), ACCEPT)
     told.said(1.8, told.given(1.5, "b", 1, term="the next one"), ACCEPT, term="the next one")
     assert told.complaints() == []
 
 
-def test_what_is_done_with_is_acquired_later_in_the_term_by_a_fetch_that_waited() -> None:
+def test_a_waiting_fetch_must_not_acquire_a_done_record_later_in_the_term() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT)
     session = told.sessions["b"]
@@ -116,7 +118,7 @@ def test_what_is_done_with_is_acquired_later_in_the_term_by_a_fetch_that_waited(
     assert [each.partition(" at ")[0] for each in told.complaints()] == ["was done with by a"]
 
 
-def test_of_what_failed_or_nobody_knows_nothing_is_demanded_but_that_it_is_done_with_or_comes() -> None:
+def test_a_failed_or_unknown_acknowledgement_only_requires_the_record_to_be_done_or_delivered() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT, None)
     assert told.complaints() == []
@@ -125,7 +127,7 @@ def test_of_what_failed_or_nobody_knows_nothing_is_demanded_but_that_it_is_done_
     assert told.complaints() == ["is neither done with nor delivered 3 times"]
 
 
-def test_what_is_never_delivered() -> None:
+def test_a_record_never_delivered_is_wrong() -> None:
     assert Told().complaints() == ["is neither done with nor delivered 3 times"]
     assert Told(may_lose=True).complaints() == []
 
@@ -139,7 +141,7 @@ def test_lost_answers_count_as_deliveries() -> None:
     assert told.complaints() == []
 
 
-def test_what_was_deleted_is_not_demanded() -> None:
+def test_deleted_records_need_not_be_delivered() -> None:
     told = Told()
     told.given(0, "a", 1)
     assert told.complaints(None) == []
@@ -147,7 +149,7 @@ def test_what_was_deleted_is_not_demanded() -> None:
     assert told.complaints(begin=3) != []
 
 
-def test_a_group_at_the_end_owes_what_lies_behind_its_first_write() -> None:
+def test_a_group_at_the_end_owes_the_records_after_its_first_write() -> None:
     told = Told(is_latest=True)
     told.given(0, "a", 1)
     assert told.complaints() == []
@@ -216,7 +218,7 @@ def test_two_have_it_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("how", ["released", "session over"])
-def test_who_gives_up_does_not_have_it(how: str) -> None:
+def test_a_member_that_gives_up_does_not_hold_the_record(how: str) -> None:
     told = Told(may_lose=True)
     delivery = told.given(0, "a", 1)
     if how == "released":
@@ -234,14 +236,14 @@ def test_a_renewed_lock_is_longer() -> None:
     assert told.complaints() == ["is b's at 1.250000, and a's until 1.500000"]
 
 
-def test_it_is_refused_to_who_has_it() -> None:
+def test_refusing_an_acknowledgement_of_the_holder_is_wrong() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), RELEASE, Error.INVALID_RECORD_STATE)
     assert "is refused to a at 0.250000, which holds it" in told.complaints()
 
 
 @pytest.mark.parametrize("why", ["late", "twice", "another term", "beside what it doesn't have"])
-def test_it_is_refused_to_who_may_not_have_it(why: str) -> None:
+def test_refusing_an_acknowledgement_of_a_possible_nonholder_is_right(why: str) -> None:
     told = Told()
     delivery = told.given(0, "a", 1)
     if why == "twice":
@@ -255,7 +257,7 @@ def test_it_is_refused_to_who_may_not_have_it(why: str) -> None:
     assert not [each for each in told.complaints() if "is refused" in each]
 
 
-def test_one_acknowledges_what_another_has() -> None:
+def test_acknowledging_anothers_record_is_wrong() -> None:
     told = Told()
     first = told.given(0, "a", 1)
     told.given(1.1, "b", 2)

@@ -32,7 +32,7 @@ def test_share_groups_do_as_they_are_held_to_however_the_broker_dies(seed: int) 
 
 
 @pytest.mark.parametrize("seed", CLUSTER_SEEDS)
-def test_share_groups_do_as_they_are_held_to_whoever_leads_their_partitions(seed: int) -> None:
+def test_share_groups_keep_the_rules_whoever_leads_their_partitions(seed: int) -> None:
     assert cluster_simulation.simulate(seed, shares=True).anomalies == []
 
 
@@ -40,7 +40,7 @@ def test_a_seed_has_the_same_history_twice() -> None:
     assert simulate(FIRST, shares=True).history.digest == played(FIRST).history.digest
 
 
-def test_members_do_all_that_one_may_do() -> None:
+def test_members_do_everything_that_a_member_may_do() -> None:
     counts = sum((played(seed).work.counts for seed in SEEDS), Counter[str]())
     for what in (
         "acknowledgements of what one doesn't hold",

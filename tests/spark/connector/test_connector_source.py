@@ -27,9 +27,7 @@ def values(frame: DataFrame) -> list[str]:
     return [row.value for row in sorted(rows)]
 
 
-def test_a_record_is_read_with_all_that_it_was_written_with(
-    spark: SparkSession, bootstrap: str, topic: str
-) -> None:
+def test_a_record_is_read_with_all_its_parts(spark: SparkSession, bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic, partitions=2, retention_ms="-1")
     headers = [("a", b"1"), ("b", None), ("a", b"2")]
     produce(bootstrap, topic, ["v"], partition=1, key="k", headers=headers, timestamp_ms=DAY_MS)
@@ -67,7 +65,7 @@ def test_records_without_key_or_value_are_read_as_null(
         ("read_uncommitted", ["plain", "aborted 1", "committed 1", "aborted 2", "committed 2", "aborted 3"]),
     ],
 )
-def test_aborted_records_are_read_under_read_uncommitted_alone(
+def test_aborted_records_are_read_only_under_read_uncommitted(
     spark: SparkSession, bootstrap: str, topic: str, isolation_level: str, expected: list[str]
 ) -> None:
     create_topic(bootstrap, topic)
@@ -96,7 +94,7 @@ def test_a_range_of_nothing_but_aborted_records_and_markers_is_empty(
     assert frame.count() == 0
 
 
-def test_an_open_transaction_holds_back_what_is_behind_it(
+def test_an_open_transaction_holds_back_later_records(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     create_topic(bootstrap, topic)

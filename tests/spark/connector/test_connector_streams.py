@@ -56,7 +56,7 @@ def test_available_now_reads_all_there_is_in_batches_and_goes_on_where_it_left_o
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
-def test_batches_that_end_amid_transactions_neither_lose_nor_double_a_record(
+def test_batches_that_end_inside_transactions_neither_lose_nor_double_a_record(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, isolation_level: str
 ) -> None:
     create_topic(bootstrap, topic)
@@ -75,7 +75,7 @@ def test_batches_that_end_amid_transactions_neither_lose_nor_double_a_record(
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
-def test_a_running_query_reads_what_comes_and_waits_for_open_transactions_if_asked(
+def test_a_running_query_reads_new_records_and_waits_for_open_transactions_if_asked(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, isolation_level: str
 ) -> None:
     create_topic(bootstrap, topic)
@@ -114,7 +114,7 @@ def test_a_pattern_takes_up_topics_and_partitions_that_are_made_later(
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
-def test_what_retention_took_before_it_was_read_fails_a_query_or_is_passed_over_as_asked(
+def test_records_that_retention_took_unread_fail_a_query_or_are_skipped_as_asked(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, fail_on_data_loss: bool
 ) -> None:
     create_topic(bootstrap, topic)

@@ -54,14 +54,14 @@ def test_all_but_the_active_segment_is_cleanable_at_first() -> None:
     assert (found.clean_bytes, found.cleanable_bytes, found.ratio) == (0, 200, 1.0)
 
 
-def test_the_active_segment_alone_is_never_cleanable() -> None:
+def test_a_log_of_just_the_active_segment_is_never_cleanable() -> None:
     found = judged(Segment(0, size=1000), end=50)
     assert offsets(found) == (0, 0)
     assert (found.cleanable_bytes, found.ratio) == (0, 0.0)
     assert not is_wanted(found, LogConfig(min_cleanable_dirty_ratio=0.0))
 
 
-def test_a_log_is_as_dirty_as_what_came_since_the_last_pass_is_of_the_whole() -> None:
+def test_a_log_is_as_dirty_as_its_share_since_the_last_pass() -> None:
     found = judged(0, 10, 20, 30, checkpointed=20)
     assert (found.clean_bytes, found.cleanable_bytes) == (200, 100)
     assert found.ratio == 100 / 300
@@ -87,23 +87,23 @@ def test_any_dirty_byte_is_enough_where_the_ratio_is_0() -> None:
     assert not is_wanted(judged(0, 10, 20, checkpointed=20), log_config)
 
 
-def test_an_open_transaction_keeps_its_whole_segment_and_all_behind_it() -> None:
+def test_an_open_transaction_keeps_its_whole_segment_and_all_later_ones() -> None:
     assert offsets(judged(0, 7, 15, 30, stable=12)) == (0, 7)
     assert offsets(judged(0, 7, 15, 30, stable=15)) == (0, 15)
     assert offsets(judged(0, 7, 15, 30, stable=3)) == (0, 0)
 
 
-def test_what_is_not_replicated_yet_is_not_cleanable() -> None:
+def test_unreplicated_records_are_not_cleanable() -> None:
     assert offsets(judged(0, 10, 20, end=25, stable=19)) == (0, 10)
 
 
-def test_a_last_stable_offset_below_what_is_clean_leaves_nothing() -> None:
+def test_a_last_stable_offset_below_the_clean_part_leaves_nothing() -> None:
     found = judged(0, 10, 20, 30, checkpointed=20, stable=12)
     assert found.first_dirty_offset == 20
     assert found.cleanable_bytes == 0
 
 
-def test_records_that_are_too_young_keep_their_segment_and_all_behind_it() -> None:
+def test_records_that_are_too_young_keep_their_segment_and_all_later_ones() -> None:
     young = Segment(10, largest_ms=NOW_MS - 5)
     assert offsets(judged(0, young, 20, 30, min_compaction_lag_ms=10)) == (0, 10)
     assert offsets(judged(0, young, 20, 30, min_compaction_lag_ms=5)) == (0, 30)
@@ -125,7 +125,7 @@ def test_a_record_that_has_waited_too_long_is_due_whatever_the_ratio_says() -> N
     assert not is_wanted(in_time, log_config)
 
 
-def test_segments_that_cannot_be_cleaned_count_in_what_is_due_but_alone_are_none() -> None:
+def test_uncleanable_segments_count_in_the_due_share_but_alone_make_nothing_due() -> None:
     found = judged(
         0, Segment(10, first_ms=1), 20, checkpointed=0, stable=10, max_compaction_lag_ms=2 * HOUR_MS
     )
@@ -158,7 +158,7 @@ def test_a_checkpoint_at_the_log_start_or_the_log_end_stays() -> None:
     assert not judged(0, 10, 20, start=5).is_reset
 
 
-def test_without_a_checkpoint_all_from_the_log_start_on_is_dirty() -> None:
+def test_without_a_checkpoint_everything_from_the_log_start_on_is_dirty() -> None:
     found = judged(0, 10, 20, 30, start=15)
     assert offsets(found) == (15, 30)
     assert (found.clean_bytes, found.cleanable_bytes) == (200, 200)

@@ -51,7 +51,7 @@ def test_each_loss_halves_the_keys_down_to_a_sixteenth_until_one_comes_through()
     assert it.resting.rest(partition, is_lost=True) == RETRY_S
 
 
-def test_what_the_disk_refuses_rests_as_long_each_time() -> None:
+def test_a_partition_that_the_disk_refuses_rests_as_long_each_time() -> None:
     it, partition = Lately(), somebody()
     assert {it.resting.rest(partition) for _ in range(9)} == {RETRY_S}
     assert it.resting.keys_for(partition, 1_600) == 1_600

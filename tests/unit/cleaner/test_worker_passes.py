@@ -153,7 +153,7 @@ def test_an_idle_process_is_dismissed_after_a_while_unless_there_is_something_to
     assert office.workers.started[0].is_killed
 
 
-def test_each_failure_is_told_as_what_it_is_and_leaves_the_process_usable() -> None:
+def test_each_failure_is_reported_by_its_type_and_leaves_the_process_usable() -> None:
     office = Office()
     for kind, expected in (("partition", UncleanableError), ("disk", OSError), ("memory", PassLostError)):
         _pass, told = office.begin()
@@ -162,7 +162,7 @@ def test_each_failure_is_told_as_what_it_is_and_leaves_the_process_usable() -> N
     assert len(office.workers.started) == 1
 
 
-def test_a_process_that_dies_costs_its_pass_and_is_used_no_more() -> None:
+def test_a_process_that_dies_costs_its_pass_and_is_not_used_again() -> None:
     office = Office()
     _pass, told = office.begin()
     office.workers.started[0].received(HELLO)
@@ -185,7 +185,7 @@ def test_a_pass_that_is_ended_takes_its_process_and_is_over_once_that_is_gone() 
     assert ended == [True]
 
 
-def test_a_throttled_pass_rests_as_long_as_it_is_told_to() -> None:
+def test_a_throttled_pass_rests_as_long_as_instructed() -> None:
     office = Office(rate=1_000_000.0)
     office.begin()
     [worker] = office.workers.started
@@ -196,7 +196,7 @@ def test_a_throttled_pass_rests_as_long_as_it_is_told_to() -> None:
     assert worker.sent[1:] == [GO]
 
 
-def test_where_no_process_can_be_started_the_pass_is_made_here() -> None:
+def test_if_no_process_can_be_started_the_pass_is_made_here() -> None:
     office = Office()
     office.workers.refuses = errno.ENOENT
     begun, _told = office.begin()
@@ -205,7 +205,7 @@ def test_where_no_process_can_be_started_the_pass_is_made_here() -> None:
 
 @pytest.mark.limit("broker.cleaner.worker_passes.MOST_REFUSED")
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
-def test_where_there_is_no_room_for_a_process_it_is_tried_again_and_made_here_in_the_end(number: int) -> None:
+def test_without_room_for_a_process_the_pass_is_tried_again_and_made_here_in_the_end(number: int) -> None:
     office = Office()
     office.workers.refuses = number
     for _ in range(MOST_REFUSED):

@@ -53,9 +53,7 @@ def on_broker(
         ([("a", SET, None), ("b", APPEND, None)], "Null value not supported for : a, b"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(
-    alterations: list[tuple[str, int, str | None]], message: str
-) -> None:
+def test_a_nonsense_request_is_refused(alterations: list[tuple[str, int, str | None]], message: str) -> None:
     with pytest.raises(KafkaError) as raised:
         check_request([Alteration(*alteration) for alteration in alterations])
     assert (raised.value.error, raised.value.message) == (Error.INVALID_REQUEST, message)
@@ -74,7 +72,7 @@ def test_setting_and_deleting_are_records() -> None:
     assert changes == {"retention.ms": "2", "flush.ms": None}
 
 
-def test_what_is_already_so_makes_no_record() -> None:
+def test_a_setting_that_already_holds_makes_no_record() -> None:
     assert on_topic(("retention.ms", SET, "1"), stored={"retention.ms": "1"}) == {}
     assert on_topic(("nope", DELETE, None)) == {}
 
@@ -84,7 +82,7 @@ def test_a_list_is_appended_to_from_kafkas_default() -> None:
     assert on_topic(("cleanup.policy", APPEND, "compact")) == {"cleanup.policy": "delete,compact"}
 
 
-def test_appending_what_is_there_changes_nothing() -> None:
+def test_appending_an_existing_entry_changes_nothing() -> None:
     assert on_topic(("cleanup.policy", APPEND, "compact"), stored={"cleanup.policy": "compact"}) == {}
 
 
@@ -167,7 +165,7 @@ def test_a_brokers_list_that_names_something_twice_is_refused(
         (APPEND, "", "1:1", "1:1,"),
     ],
 )
-def test_what_a_list_names_twice_counts_as_kafka_counts_it(
+def test_an_entry_named_twice_counts_as_in_kafka(
     operation: AlterConfigOp, value: str, stored: str, expected: str
 ) -> None:
     changes = changes_of({THROTTLED: stored}, [Alteration(THROTTLED, operation, value)], topic_definition)
@@ -209,7 +207,7 @@ def test_a_long_list_is_gone_through_once(operation: AlterConfigOp, monkeypatch:
     assert CountedPart.compared < 10 * count
 
 
-def test_replacing_a_topics_settings_removes_what_is_not_named() -> None:
+def test_replacing_a_topics_settings_removes_those_not_named() -> None:
     stored = {"retention.ms": "1", "flush.ms": "5"}
     assert replace_topic(config(), stored, {"retention.ms": "1"}) == {"flush.ms": None}
     assert replace_topic(config(), stored, {}) == {"retention.ms": None, "flush.ms": None}
@@ -322,7 +320,7 @@ def test_some_bad_alterations_of_a_broker_are_an_invalid_config(
         (("min.insync.replicas", SET, "1"), False, "1"),
     ],
 )
-def test_what_kafka_takes_is_stored_typing_errors_included(
+def test_settings_that_kafka_accepts_are_stored_typing_errors_included(
     alteration: tuple[str, int, str | None], per_broker: bool, expected: str | None
 ) -> None:
     assert on_broker(alteration, per_broker=per_broker) == {alteration[0]: expected}
@@ -339,7 +337,7 @@ def test_without_eligible_leader_replicas_min_insync_replicas_is_free() -> None:
     assert changes == {"min.insync.replicas": "1"}
 
 
-def test_replacing_a_brokers_settings_removes_what_is_not_named() -> None:
+def test_replacing_a_brokers_settings_removes_those_not_named() -> None:
     stored = {"message.max.bytes": "5", "log.retention.ms": "6"}
     wanted = {"log.retention.ms": "7"}
     changes = replace_broker(config(), stored, wanted, per_broker=False)
@@ -350,7 +348,7 @@ def test_replacing_a_brokers_settings_removes_what_is_not_named() -> None:
         replace_broker(config(), {"min.insync.replicas": "1"}, {}, per_broker=False)
 
 
-def test_an_alteration_changes_nothing_by_itself() -> None:
+def test_deciding_an_alteration_changes_nothing_yet() -> None:
     found = config()
     alter_broker(found, {}, [Alteration("message.max.bytes", SET, "5")], per_broker=False)
     assert found.get("message.max.bytes") == 1048588

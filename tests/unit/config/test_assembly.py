@@ -75,7 +75,7 @@ def test_without_any_setting_the_broker_listens_on_its_own_machine_only() -> Non
     assert (listener.host, listener.port, listener.advertised) == ("127.0.0.1", 9092, ("127.0.0.1", 9092))
 
 
-def test_who_advertises_an_address_gets_kafkas_listener_behind_it() -> None:
+def test_an_advertised_address_alone_brings_kafkas_listener_with_it() -> None:
     (listener,) = config(advertised_listeners="PLAINTEXT://outside:19092").listeners
     assert (listener.host, listener.port, listener.advertised) == ("", 9092, ("outside", 19092))
 
@@ -135,7 +135,7 @@ def test_a_variable_gets_a_warning_only_if_it_is_nearly_a_setting() -> None:
         "log.message.format.version",
     ],
 )
-def test_what_kafka_has_no_more_is_told_as_such(name: str) -> None:
+def test_a_setting_that_kafka_dropped_is_reported_as_obsolete(name: str) -> None:
     (warning,) = assemble([settings_of({name: "x"}, "file:9")]).warnings
     assert warning.startswith(f"file:9: {name} is obsolete and ignored: ")
 
@@ -147,13 +147,13 @@ def test_a_listeners_own_setting_is_known_by_the_general_one() -> None:
 
 
 @pytest.mark.parametrize("name", list(AT_MOST_ONE))
-def test_what_needs_three_brokers_is_taken_as_one_and_told(name: str) -> None:
+def test_a_setting_for_three_brokers_is_taken_as_one_with_a_warning(name: str) -> None:
     found = assemble([settings_of({name: "3"}, "file:4")])
     assert found.get(name) == 1
     assert found.warnings == [f"file:4: {name}=3 is taken as 1: on one node {AT_MOST_ONE[name]}"]
 
 
-def test_a_java_class_is_told_to_be_ignored() -> None:
+def test_an_ignored_java_class_is_reported() -> None:
     (warning,) = config(create_topic_policy_class_name="com.example.Policy").warnings
     assert "names a Java class, which isn't loaded" in warning
 
@@ -163,7 +163,7 @@ def test_a_broker_only_file_is_served_by_a_node_that_is_both() -> None:
     assert "its own controller all the same" in warning
 
 
-def test_a_cluster_id_is_kept_and_a_wrong_one_told() -> None:
+def test_a_cluster_id_is_kept_and_a_wrong_one_reported() -> None:
     good = assemble([], cluster_id=Setting("5L6g3nShT-eMCtK--X86sw", "CLUSTER_ID"))
     assert (good.cluster_id, good.warnings) == ("5L6g3nShT-eMCtK--X86sw", [])
     bad = assemble([], cluster_id=Setting("production", "CLUSTER_ID"))
@@ -174,7 +174,7 @@ def test_a_cluster_id_is_kept_and_a_wrong_one_told() -> None:
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
-def test_a_bad_value_is_told_with_its_place() -> None:
+def test_a_bad_value_is_reported_with_its_place() -> None:
     expected = "file:1: Invalid value x for configuration num.partitions: Not a number of type INT"
     assert refusal(num_partitions="x") == expected
 
@@ -194,7 +194,7 @@ def test_a_bad_value_is_told_with_its_place() -> None:
         (f"listener.name.a.scram-sha-512.{HANDLER}", "com.example.Handler"),
     ],
 )
-def test_what_somebody_would_rely_on_in_vain_is_refused(name: str, value: str) -> None:
+def test_a_setting_that_users_would_rely_on_in_vain_is_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"^file:2: {name}=.* is refused: "):
         assemble([settings_of({name: value}, "file:2")])
 
@@ -212,7 +212,7 @@ def test_what_somebody_would_rely_on_in_vain_is_refused(name: str, value: str) -
         {f"listener.name.a.scram-sha-256.{HANDLER}": ""},
     ],
 )
-def test_what_asks_for_nothing_special_is_not_refused(values: dict[str, str]) -> None:
+def test_a_setting_that_asks_for_nothing_special_is_not_refused(values: dict[str, str]) -> None:
     assert assemble([settings_of(values)]).warnings == []
 
 
@@ -304,7 +304,7 @@ def test_settings_that_agree_pass(values: dict[str, str]) -> None:
     assemble([settings_of(values)])
 
 
-def test_a_listener_that_cannot_be_is_told_with_its_place() -> None:
+def test_an_impossible_listener_is_reported_with_its_place() -> None:
     assert refusal(listeners="PLAINTEXT://h:1,OTHER://h:2").startswith(
         "file:1: listeners: No security protocol defined for listener OTHER"
     )
@@ -346,12 +346,12 @@ def test_the_listener_between_brokers_has_to_be_there(values: dict[str, str], ex
 
 
 @pytest.mark.parametrize("name", ["inter_broker_listener_name", "security_inter_broker_protocol"])
-def test_the_listener_between_brokers_may_be_one_that_is_there(name: str) -> None:
+def test_the_listener_between_brokers_may_be_an_existing_one(name: str) -> None:
     assert config(**{name: "PLAINTEXT"}).warnings == []
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
-def test_a_listener_on_every_interface_says_what_clients_are_told(host: str) -> None:
+def test_a_listener_on_every_interface_reports_the_address_that_clients_get(host: str) -> None:
     made = assemble(
         [settings_of({"listeners": f"PLAINTEXT://{host}:9092"}, "-o")], host_name=lambda: "my-machine"
     )

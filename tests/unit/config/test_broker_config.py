@@ -24,7 +24,7 @@ def test_values_have_their_types() -> None:
     assert found.get_list("advertised.listeners") == ()
 
 
-def test_log_dirs_goes_before_log_dir() -> None:
+def test_log_dirs_overrides_log_dir() -> None:
     assert config({"log.dir": "/one"}).log_dirs == ("/one",)
     assert config({"log.dir": "/one", "log.dirs": "/two,/three"}).log_dirs == ("/two", "/three")
 
@@ -75,7 +75,7 @@ def test_an_altered_setting_hides_the_same_setting_in_other_units() -> None:
     assert found.get("log.roll.ms") == 9
 
 
-def test_what_the_log_says_wrongly_is_passed_over_and_told() -> None:
+def test_wrong_settings_in_the_log_are_skipped_and_reported() -> None:
     found = config()
     complaints = set_dynamic(
         found,

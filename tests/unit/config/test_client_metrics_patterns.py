@@ -25,7 +25,7 @@ def refusal(match: str) -> KafkaError:
         "client_id=(?i)[[:alpha:]]\\d",
     ],
 )
-def test_what_is_legal_is_taken_without_a_word(match: str) -> None:
+def test_a_legal_pattern_is_taken_without_a_warning(match: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_client_metrics_configs({"match": match})
@@ -43,7 +43,7 @@ def test_what_is_legal_is_taken_without_a_word(match: str) -> None:
         "client_id=(?=a)",
     ],
 )
-def test_a_pattern_that_makes_no_sense_is_an_invalid_config(pattern: str) -> None:
+def test_a_nonsense_pattern_is_an_invalid_config(pattern: str) -> None:
     error = refusal(pattern)
     assert (error.error, error.message) == (
         Error.INVALID_CONFIG,

@@ -29,7 +29,7 @@ def configured(origin: str = "-o", **values: str) -> BrokerConfig:
 
 @pytest.mark.usefixtures("_no_library")
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy"])
-def test_a_codec_that_was_typed_is_refused_and_one_of_a_file_is_warned_of(codec: str) -> None:
+def test_a_missing_codec_is_refused_if_typed_and_warned_of_in_a_file(codec: str) -> None:
     with pytest.raises(UsageError) as raised:
         configured(compression_type=codec)
     assert str(raised.value) == f"-o: compression.type={codec} can't be: {REMEDY}"
@@ -59,14 +59,14 @@ def test_a_codec_is_refused_where_a_client_asks_for_it() -> None:
 
 
 @pytest.mark.usefixtures("_no_library")
-def test_another_setting_of_a_topic_that_has_such_a_codec_can_be_altered() -> None:
+def test_other_settings_of_a_topic_with_such_a_codec_can_be_altered() -> None:
     other = Alteration("retention.ms", AlterConfigOp.SET, "5")
     assert alter_topic(configured(), ZSTD, [other]) == {"retention.ms": "5"}
 
 
 @pytest.mark.usefixtures("_no_library")
 @pytest.mark.parametrize("codec", ["producer", "uncompressed", "gzip"])
-def test_what_needs_no_library_is_taken(codec: str) -> None:
+def test_a_codec_that_needs_no_library_is_taken(codec: str) -> None:
     assert configured(compression_type=codec).warnings == []
     check(Occasion.CREATE_TOPIC, Proposal(configured(), {"compression.type": codec}))
 

@@ -85,11 +85,11 @@ def test_an_override_that_is_no_setting_is_wrong_use(override: str) -> None:
         ["x"],
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_wrong_use(arguments: Sequence[str]) -> None:
+def test_a_nonsense_command_line_is_wrong_use(arguments: Sequence[str]) -> None:
     assert refusal(*arguments).exit_status == 2
 
 
-def test_a_bad_value_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_value_in_the_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# partitions\n\nnum.partitions=many\n")
     error = refusal("--config", str(path))
@@ -97,13 +97,13 @@ def test_a_bad_value_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
     assert (str(error), error.exit_status) == (expected, 2)
 
 
-def test_a_bad_value_in_the_environment_is_told_with_its_variable() -> None:
+def test_a_bad_value_in_the_environment_is_reported_with_its_variable() -> None:
     assert str(refusal(environ={"KAFKA_NUM_PARTITIONS": "0"})).startswith(
         "KAFKA_NUM_PARTITIONS: Invalid value 0 "
     )
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     assert str(refusal("--config", str(tmp_path / "nope"))) == f"{tmp_path}/nope: No such file or directory"
 
 
@@ -158,9 +158,7 @@ def test_a_program_may_start_again_on_the_temporary_folder_that_it_names(tmp_pat
     refusal("--control-fd", "3", "--temporary", "--data", str(tmp_path), "-o", f"log.dirs={other}")
 
 
-def test_a_temporary_folder_that_nobody_names_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unnamed_temporary_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (directory,) = parse("--temporary").config.log_dirs
     assert [str(path) for path in tmp_path.iterdir()] == [directory]
@@ -232,12 +230,12 @@ def test_one_port_for_several_listeners_is_wrong_use() -> None:
     assert str(error).startswith("--port: one port can't serve the listeners A, B")
 
 
-def test_a_listener_that_is_nonsense_is_told_where_it_stands_though_it_was_to_be_moved() -> None:
+def test_a_nonsense_listener_is_reported_with_its_place_though_it_was_to_be_moved() -> None:
     error = refusal("--port", "5", environ={"KAFKA_LISTENERS": "nonsense"})
     assert str(error).startswith("KAFKA_LISTENERS: listeners: Unable to parse nonsense")
 
 
-def test_a_container_listens_behind_what_it_advertises() -> None:
+def test_a_container_listens_on_the_ports_that_it_advertises() -> None:
     environ = {
         "KAFKA_ADVERTISED_LISTENERS": "INSIDE://kafka:29092,OUTSIDE://localhost:9092",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -286,7 +284,7 @@ def test_the_cluster_id_of_the_command_line_wins_and_has_to_be_one() -> None:
     assert raised.value.exit_status == 2
 
 
-def test_help_shows_what_is_meant_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_options_meant_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         parse("--help")
     shown = capsys.readouterr().out

@@ -52,7 +52,7 @@ def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, int]]:
 # --- topics -------------------------------------------------------------------------------------------------
 
 
-def test_a_topics_own_setting_comes_first_and_the_brokers_behind_it() -> None:
+def test_a_topics_own_setting_comes_first_and_the_brokers_next() -> None:
     entry = topic("cleanup.policy", {"cleanup.policy": "compact , compact,delete"})
     assert entry == ConfigEntry(
         "cleanup.policy",
@@ -114,7 +114,7 @@ def test_the_hidden_segment_size_shows_only_where_it_is_set() -> None:
     assert topic("internal.segment.bytes", {"internal.segment.bytes": "1000"}).source is TOPIC
 
 
-def test_what_is_not_known_of_a_topic_shows_without_a_value() -> None:
+def test_an_unknown_setting_of_a_topic_shows_no_value() -> None:
     entries = by_name(describe_topic(config(), {"foo.bar": "2"}))
     expected = (ConfigSynonym("foo.bar", None, TOPIC),)
     assert entries["foo.bar"] == ConfigEntry(
@@ -125,7 +125,7 @@ def test_what_is_not_known_of_a_topic_shows_without_a_value() -> None:
     )
 
 
-def test_a_hidden_broker_setting_shows_as_it_is_written_and_has_its_default_behind_it() -> None:
+def test_a_hidden_broker_setting_shows_as_written_with_its_default_next() -> None:
     name = "group.share.assignor.offload.enable"
     broker = config()
     set_dynamic(broker, cluster={name: "FALSE"})
@@ -153,7 +153,7 @@ def test_a_broker_lists_kafkas_350_settings() -> None:
     assert {entry.name for entry in describe_broker(config({}))} == set(BROKER_ROWS)
 
 
-def test_what_can_be_altered_is_not_read_only() -> None:
+def test_an_alterable_setting_is_not_read_only() -> None:
     entries = by_name(describe_broker(config({})))
     assert not entries["log.retention.ms"].read_only
     assert not entries["listeners"].read_only
@@ -161,7 +161,7 @@ def test_what_can_be_altered_is_not_read_only() -> None:
     assert entries["log.retention.hours"].read_only
 
 
-def test_a_setting_of_the_file_is_static_and_shows_the_default_behind_it() -> None:
+def test_a_setting_of_the_file_is_static_and_shows_the_default_next() -> None:
     entry = broker_entry("log.cleaner.io.max.bytes.per.second")
     assert (entry.value, entry.source, entry.config_type) == ("1.2345678E7", STATIC, ConfigType.DOUBLE)
     assert synonyms(entry)[1] == ("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", DEFAULT)
@@ -178,7 +178,7 @@ def test_a_password_is_never_shown() -> None:
     assert synonyms(entry) == [("ssl.keystore.password", None, STATIC)]
 
 
-def test_what_is_not_known_may_be_a_password_too() -> None:
+def test_an_unknown_setting_may_be_a_password_too() -> None:
     entry = broker_entry("foo.bar")
     expected = (ConfigSynonym("foo.bar", None, STATIC),)
     assert entry == ConfigEntry("foo.bar", None, STATIC, True, True, ConfigType.UNKNOWN, expected)
@@ -193,7 +193,7 @@ def test_a_listeners_own_setting_has_the_general_ones_type() -> None:
     ]
 
 
-def test_what_every_kafka_has_in_its_file_is_static_without_one() -> None:
+def test_settings_that_every_kafka_has_in_its_file_are_static_without_one() -> None:
     entries = by_name(describe_broker(config({})))
     assert {entries[name].source for name in ("node.id", "broker.id", "process.roles")} == {STATIC}
     assert synonyms(entries["broker.id"]) == [("broker.id", "1", STATIC), ("broker.id", "-1", DEFAULT)]
@@ -204,7 +204,7 @@ def test_our_own_default_is_shown_as_the_default() -> None:
     assert (entry.value, entry.source) == ("100", DEFAULT)
 
 
-def test_the_cluster_lists_only_what_was_set_for_it_as_it_was_written() -> None:
+def test_the_cluster_lists_only_its_own_settings_as_written() -> None:
     broker = config()
     set_dynamic(
         broker, cluster={"compression.type": " gzip ", "foo.bar": "2"}, broker={"message.max.bytes": "5"}

@@ -29,7 +29,7 @@ def test_a_setting_remembers_its_variable() -> None:
     assert settings == {"num.partitions": Setting("3", "KAFKA_NUM_PARTITIONS")}
 
 
-def test_what_is_meant_for_the_jvm_and_its_scripts_is_no_setting() -> None:
+def test_variables_for_the_jvm_and_its_scripts_are_no_settings() -> None:
     assert "KAFKA_HEAP_OPTS" in NOT_SETTINGS
     assert read_environment(dict.fromkeys(NOT_SETTINGS, "x")).settings == {}
 
@@ -70,7 +70,7 @@ def test_a_topic_in_another_form_is_refused(text: str) -> None:
     assert raised.value.exit_status == 2
 
 
-def test_a_topic_that_is_there_twice_is_refused() -> None:
+def test_a_topic_named_twice_is_refused() -> None:
     for texts in ("orders:3:1,orders:3:1", "orders:3:1, counts:1:1 , orders:1:2:compact"):
         with pytest.raises(UsageError) as raised:
             read_environment({"KAFKA_CREATE_TOPICS": texts})
@@ -78,7 +78,7 @@ def test_a_topic_that_is_there_twice_is_refused() -> None:
         assert raised.value.exit_status == 2
 
 
-def test_listeners_follow_from_what_is_advertised_on_every_interface() -> None:
+def test_listeners_follow_from_the_advertised_ones_on_every_interface() -> None:
     advertised = "INSIDE://kafka:29092,OUTSIDE://localhost:9092,V6://[::1]:9094"
     settings = read_environment({"KAFKA_ADVERTISED_LISTENERS": advertised}).settings
     expected = "INSIDE://0.0.0.0:29092,OUTSIDE://0.0.0.0:9092,V6://0.0.0.0:9094"

@@ -50,7 +50,7 @@ def test_a_hidden_setting_of_a_group_shows_as_it_is_written_where_it_is_set() ->
     ]
 
 
-def test_what_is_not_known_of_a_group_shows_without_a_value() -> None:
+def test_an_unknown_setting_of_a_group_shows_no_value() -> None:
     (shown,) = group_config.describe_group(config(), {"gone": "1"}, ["gone"])
     assert (shown.value, shown.is_sensitive, shown.source) == (None, True, ConfigSource.GROUP_CONFIG)
 
@@ -84,7 +84,7 @@ def test_a_groups_setting_that_cannot_be_is_refused(name: str, value: str) -> No
 
 
 @pytest.mark.parametrize("value", ["earliest", "by_duration:PT1H", "by_duration:p2dt3.25s"])
-def test_where_a_share_group_begins(value: str) -> None:
+def test_the_first_offset_of_a_share_group(value: str) -> None:
     check_group_configs(config(), {"share.auto.offset.reset": value})
 
 
@@ -176,7 +176,7 @@ def test_a_groups_session_lasts_longer_than_its_beats(given: dict[str, str], leg
             check_group_configs(broker, given)
 
 
-def test_what_was_legal_once_is_brought_within_the_bounds() -> None:
+def test_a_value_that_was_legal_once_is_brought_within_the_bounds() -> None:
     stored = {
         "consumer.session.timeout.ms": "99999",
         "consumer.heartbeat.interval.ms": "x",
@@ -209,7 +209,7 @@ def test_a_subscription_that_cannot_be_is_refused(configs: dict[str, str], error
     assert refused.value.error is error
 
 
-def test_a_subscription_shows_what_it_says() -> None:
+def test_a_subscription_shows_its_settings() -> None:
     stored = {"interval.ms": "1000", "match": "client_id=a.*"}
     check_client_metrics_configs(stored)
 
@@ -225,7 +225,7 @@ def test_every_setting_of_a_topic_a_group_and_a_subscription_is_documented() -> 
     assert documentation.CLIENT_METRICS.keys() == client_metrics_config.CLIENT_METRICS_ROWS.keys()
 
 
-def test_only_settings_that_there_are_are_documented() -> None:
+def test_only_existing_settings_are_documented() -> None:
     assert documentation.BROKER.keys() <= BROKER_ROWS.keys()
     assert documentation.of_broker("log.retention.ms") is not None
     assert documentation.of_broker("ssl.cipher.suites") is None

@@ -42,9 +42,7 @@ def refusal(settings: dict[str, str]) -> str:
         ({**SEVERAL, SETTING: "false", OF_BROKERS: "true", OF_CLIENTS: "true"}, set()),
     ],
 )
-def test_a_listener_says_it_for_itself_or_goes_by_what_is_said_for_all(
-    settings: dict[str, str], closed: set[str]
-) -> None:
+def test_a_listeners_own_setting_goes_before_that_of_all(settings: dict[str, str], closed: set[str]) -> None:
     found = config(settings)
     assert found.closed_to_brokers == closed
     assert not found.warnings
@@ -77,7 +75,7 @@ def test_a_setting_for_no_listener_by_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["client", "CLIENTS", "controller", "my.clients"])
-def test_one_for_a_listener_that_isnt_there_is_refused(name: str) -> None:
+def test_a_setting_for_a_missing_listener_is_refused(name: str) -> None:
     setting = f"listener.name.{name}.{SETTING}"
     assert refusal({**SEVERAL, setting: "false"}) == (
         f"file:1: {setting} is for a listener that this broker doesn't have: it could be {OF_CLIENTS} or {OF_BROKERS}"
@@ -124,7 +122,7 @@ def test_a_slip_of_the_pen_is_refused(written: str, meant: str | None) -> None:
     assert refusal({**SEVERAL, written: "false"}) == f"file:1: {written} is no setting of barnabas{hint}"
 
 
-def test_what_only_has_the_word_in_it_is_none_of_ours() -> None:
+def test_a_name_that_merely_contains_the_word_is_not_ours() -> None:
     """Kubernetes sets such variables for a service named `kafka-barnabas`."""
     variables = {
         "KAFKA_BARNABAS_SERVICE_HOST": "10.0.0.1",

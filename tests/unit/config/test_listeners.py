@@ -164,13 +164,13 @@ def test_any_number_of_listeners_may_ask_for_any_port() -> None:
         "",
     ],
 )
-def test_what_is_no_listener_is_refused(entry: str) -> None:
+def test_an_invalid_listener_is_refused(entry: str) -> None:
     expected = f"Unable to parse {entry} to a broker endpoint (NAME://HOST:PORT)"
     assert str(error_of(entry)) == expected
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "999999"])
-def test_what_is_no_port_is_refused(port: str) -> None:
+def test_an_invalid_port_is_refused(port: str) -> None:
     assert str(error_of(f"PLAINTEXT://h:{port}")).endswith(f": {port} is not a port")
 
 
@@ -183,7 +183,7 @@ def test_only_controllers_have_a_security_protocol_without_being_named() -> None
     assert str(error).startswith("No security protocol defined for listener CONTROLLER")
 
 
-def test_where_anything_is_encrypted_controllers_have_to_be_named_too() -> None:
+def test_if_anything_is_encrypted_controllers_have_to_be_named_too() -> None:
     error = error_of("SSL://h:1,CONTROLLER://h:2")
     assert str(error).startswith("No security protocol defined for listener CONTROLLER")
 
@@ -211,12 +211,12 @@ def test_brokers_and_controllers_have_listeners_of_each_protocol(protocol: str) 
         ("A", "Error parsing configuration property 'listener.security.protocol.map': A"),
     ],
 )
-def test_a_map_of_protocols_that_makes_no_sense_is_refused(protocol_map: str, message: str) -> None:
+def test_a_nonsense_map_of_protocols_is_refused(protocol_map: str, message: str) -> None:
     error = error_of("A://h:1", protocol_map=protocol_map)
     assert (str(error), error.name) == (message, "listener.security.protocol.map")
 
 
-def test_what_is_advertised_has_to_be_listened_on() -> None:
+def test_advertised_listeners_have_to_be_listened_on() -> None:
     error = error_of("PLAINTEXT://h:1", "PLAINTEXT://h:1,OTHER://h:2")
     assert error.name == "advertised.listeners"
     assert "Found OTHER. The valid options based on the current configuration are PLAINTEXT" in str(error)
@@ -252,7 +252,7 @@ def test_a_controller_binds_each_of_its_listeners_and_can_be_reached(
     assert raised.value.name == setting
 
 
-def test_a_controller_that_nobody_speaks_to_needs_no_listener() -> None:
+def test_an_unused_controller_needs_no_listener() -> None:
     assert read_controllers("PLAINTEXT://h:1", "PLAINTEXT://h:1", "CONTROLLER") == ()
     (listener,) = read_controllers("PLAINTEXT://h:1,CONTROLLER://h:2", "CONTROLLER://i:3", "CONTROLLER")
     assert listener == plain("CONTROLLER", "h", 2, ("i", 3))

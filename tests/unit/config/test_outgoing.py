@@ -89,7 +89,7 @@ def test_the_mechanism_between_brokers_has_to_be_enabled_at_their_listener() -> 
     assert "it is GSSAPI" in told
 
 
-def test_what_signs_in_has_to_be_built() -> None:
+def test_a_mechanism_for_signing_in_has_to_be_built() -> None:
     told = refused(**{"sasl.mechanism.controller.protocol": None})
     assert "a node can't sign in with GSSAPI at listener CONTROLLER" in told
 
@@ -148,7 +148,9 @@ def test_a_controller_has_no_listener_between_brokers() -> None:
 
 
 @pytest.mark.parametrize(("idle", "is_refused"), [("100", True), ("101", False), ("-1", False)])
-def test_who_fails_is_told_before_the_connection_counts_as_idle(idle: str, is_refused: bool) -> None:
+def test_a_failed_sign_in_is_answered_before_the_connection_counts_as_idle(
+    idle: str, is_refused: bool
+) -> None:
     if is_refused:
         assert (
             "connection.failed.authentication.delay.ms=100 should always be less than connections.max.idle.ms=100 to "

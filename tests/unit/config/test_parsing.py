@@ -62,7 +62,7 @@ def test_null_stays_null(config_type: ConfigType) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "5L", "1_000", "1.0", "--5", "+", "- 5", "\u20035", "²"])
-def test_what_is_no_number_is_refused(text: str) -> None:
+def test_a_text_that_is_no_number_is_refused(text: str) -> None:
     assert message_of(ConfigType.LONG, text) == f"Invalid value {text} for configuration x: {NUMBER}LONG"
 
 
@@ -81,7 +81,7 @@ def test_a_number_that_does_not_fit_is_no_number(config_type: ConfigType, text: 
 
 
 @pytest.mark.parametrize("text", ["", "inf", "nan", "infinity", "1_0.0", "1e", "0x1", "x", "1ff"])
-def test_what_java_takes_for_no_double_is_refused(text: str) -> None:
+def test_a_text_that_is_no_double_to_java_is_refused(text: str) -> None:
     assert message_of(ConfigType.DOUBLE, text).endswith(NUMBER + "DOUBLE")
 
 
@@ -140,7 +140,7 @@ def setting(type_name: str, validator: str) -> ConfigDef:
         ("STRING", "non-null", None, "entry must be non null"),
     ],
 )
-def test_what_is_not_legal_is_refused_in_kafkas_words(
+def test_an_illegal_value_is_refused_in_kafkas_words(
     type_name: str, validator: str, text: str | None, reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^Invalid value .* for configuration x: {re.escape(reason)}$"):
@@ -185,7 +185,7 @@ def test_a_list_that_is_not_legal_is_refused_in_kafkas_words(
         ("LIST", "throttled replicas", "", ()),
     ],
 )
-def test_what_is_legal_passes_and_a_lists_repetitions_go(
+def test_a_legal_value_passes_and_a_lists_repetitions_go(
     type_name: str, validator: str, text: str | None, value: Value
 ) -> None:
     assert parse_value(setting(type_name, validator), text) == value

@@ -72,12 +72,12 @@ def test_lines_end_as_on_any_system_and_are_counted() -> None:
     ]
 
 
-def test_a_name_that_stands_twice_comes_twice() -> None:
+def test_a_repeated_name_comes_twice() -> None:
     assert [found.value for found in parse_properties("a=1\na=2")] == ["1", "2"]
 
 
 @pytest.mark.parametrize("text", [r"a=\u00g1", r"a=\u12", "a=\\u", r"a=\u+123"])
-def test_a_broken_unicode_escape_is_told_with_its_line(text: str) -> None:
+def test_a_broken_unicode_escape_is_reported_with_its_line(text: str) -> None:
     with pytest.raises(UsageError, match=r"^x\.properties:2: Malformed \\uxxxx encoding\.$"):
         parse_properties("\n" + text, "x.properties")
 
@@ -87,12 +87,12 @@ def test_half_a_surrogate_pair_does_not_break_the_reader() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
-def test_a_file_may_be_utf_8_or_what_java_reads(tmp_path: Path, encoding: str) -> None:
+def test_a_file_may_be_utf_8_or_in_javas_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("log.dirs=/home/jürgen".encode(encoding))
     assert read_properties(str(path))[0].value == "/home/jürgen"
 
 
-def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"missing: No such file or directory$"):
         read_properties(str(tmp_path / "missing"))

@@ -50,7 +50,7 @@ def refusal(found: BrokerConfig, *changes: Change) -> str:
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
 @pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
-def test_nobody_can_be_locked_out_of_a_listener(prefix: str, name: str) -> None:
+def test_no_limit_can_lock_everybody_out_of_a_listener(prefix: str, name: str) -> None:
     assert refusal(config(), (f"{prefix}{name}", SET, "0")) == f"Invalid {name} 0"
 
 
@@ -117,7 +117,7 @@ def test_there_is_a_log_cleaner() -> None:
     assert refusal(config(), ("log.cleaner.threads", SET, "0")) == "log.cleaner.threads must be at least 1"
 
 
-def test_followers_threads_count_from_their_old_setting_where_only_that_is_given() -> None:
+def test_the_followers_old_setting_of_threads_counts_if_given_alone() -> None:
     found = config({"remote.log.manager.thread.pool.size": "10"})
     refusal(found, ("remote.fetch.max.wait.ms", SET, "5"))
     assert alter(found, ("remote.log.manager.follower.thread.pool.size", SET, "20"))
@@ -139,7 +139,7 @@ def test_followers_threads_count_from_their_old_setting_where_only_that_is_given
         [("log.remote.copy.lag.bytes", SET, "6"), ("log.retention.bytes", SET, "5")],
     ],
 )
-def test_no_more_is_kept_here_than_in_all(changes: list[Change]) -> None:
+def test_a_nodes_part_cannot_exceed_the_whole(changes: list[Change]) -> None:
     assert changes[0][0] in refusal(config(), *changes)
 
 
@@ -187,7 +187,7 @@ def test_reporters_of_metrics_have_to_be_there(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", JMX, f" {JMX} , org.apache.kafka.tools.PushHttpMetricsReporter"])
-def test_kafkas_own_reporters_of_metrics_are_there(text: str) -> None:
+def test_kafkas_own_reporters_of_metrics_are_accepted(text: str) -> None:
     assert alter(config(), ("metric.reporters", SET, text))
 
 
@@ -200,12 +200,12 @@ def test_one_can_go_back_to_the_reporters_that_the_broker_was_started_with() -> 
 
 
 @pytest.mark.parametrize(("name", "text"), [("num.partitions", "x"), ("plain.sasl.login.class", "x")])
-def test_what_is_set_for_a_listener_can_be_read_though_it_has_no_effect(name: str, text: str) -> None:
+def test_a_listeners_setting_must_be_readable_only_if_the_listener_exists(name: str, text: str) -> None:
     refusal(config(), (f"listener.name.plaintext.{name}", SET, text))
     assert alter(config(), (f"listener.name.nobody.{name}", SET, text))
 
 
-def test_what_is_fixed_of_a_listener_is_not_altered_beside_its_connections() -> None:
+def test_a_fixed_setting_of_a_listener_is_not_altered_together_with_its_connections() -> None:
     fixed = ("listener.name.plaintext.num.partitions", SET, "5")
     assert alter(config(), fixed)
     assert "existing listener" in refusal(config(), fixed, ("max.connections", SET, "5"))
@@ -227,5 +227,5 @@ def test_commas_at_the_end_append_nothing(appended: str, comes_to: str) -> None:
 
 
 @pytest.mark.parametrize("appended", ["", ",compact"])
-def test_an_empty_element_before_the_end_is_one(appended: str) -> None:
+def test_an_empty_element_before_the_end_counts(appended: str) -> None:
     assert "must not be empty" in refusal(config(), ("log.cleanup.policy", APPEND, appended))

@@ -54,9 +54,7 @@ def refused(**values: str) -> str:
         ({VOTERS: "1@a:9093"}, False),
     ],
 )
-def test_a_node_joins_a_cluster_where_it_is_no_controller_and_others_are(
-    settings: dict[str, str], joins: bool
-) -> None:
+def test_a_node_joins_a_cluster_if_others_are_its_controllers(settings: dict[str, str], joins: bool) -> None:
     found = assemble([settings_of(settings | {"node.id": "2", NAMES: "CONTROLLER"}, "file:1")])
     assert found.joins is joins
     told = [line for line in found.warnings if "its own controller all the same" in line]
@@ -79,7 +77,7 @@ def test_the_controllers_are_found_by_either_setting(
 
 
 @pytest.mark.parametrize("name", list(AT_MOST_ONE))
-def test_what_one_node_needs_is_kafkas_default_where_there_are_others(name: str) -> None:
+def test_defaults_for_one_node_are_kafkas_in_a_cluster(name: str) -> None:
     definition_default = {
         "default.replication.factor": 1,
         "transaction.state.log.min.isr": 2,
@@ -91,14 +89,14 @@ def test_what_one_node_needs_is_kafkas_default_where_there_are_others(name: str)
     assert given.warnings == []
 
 
-def test_a_broker_of_a_cluster_has_an_id_of_its_own() -> None:
+def test_a_broker_of_a_cluster_needs_its_own_id() -> None:
     with pytest.raises(UsageError, match=r"^file:1: process\.roles=broker: .* needs its own node\.id$"):
         assembled(process_roles="broker", controller_quorum_voters="1@a:9093")
     of_broker = {"process_roles": "broker", "broker_id": "3", "controller_listener_names": "CONTROLLER"}
     assert assembled(controller_quorum_voters="1@a:9093", **of_broker).node_id == 3
 
 
-def test_others_reach_it_by_a_listener_that_it_advertises() -> None:
+def test_other_nodes_reach_a_broker_by_an_advertised_listener() -> None:
     assert joined().inter_broker_listener == "PLAINTEXT"
     internal = {
         "listeners": "INTERNAL://:1,CLIENTS://:2",
@@ -146,7 +144,7 @@ def test_where_the_controllers_are_has_a_form(name: str, value: str, told: str) 
         ("controller.quorum.auto.join.enable", "true", "file:1: .* is only supported if"),
     ],
 )
-def test_what_a_broker_alone_may_not_say_of_controllers(name: str, value: str, told: str) -> None:
+def test_settings_of_controllers_that_a_broker_alone_may_not_have(name: str, value: str, told: str) -> None:
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
     of_listeners = {"listeners": LISTENERS, "listener_security_protocol_map": protocols}
     assert re.match(told, refused(**of_listeners, **{name.replace(".", "_"): value}))

@@ -26,7 +26,7 @@ def found(folder: Path, text: str, **more: str) -> dict[str, str]:
     return {name: setting.value for name, setting in static_jaas({"KAFKA_OPTS": options}, below).items()}
 
 
-def test_an_entry_is_of_all_listeners_and_a_listeners_own_goes_before_it(tmp_path: Path) -> None:
+def test_an_entry_applies_to_all_listeners_and_a_listeners_own_goes_before_it(tmp_path: Path) -> None:
     text = f"""
     // who may come in
     KafkaServer {{
@@ -54,7 +54,7 @@ def test_a_password_is_as_it_stands(tmp_path: Path, password: str) -> None:
     assert made["listener.name.inside.plain.sasl.jaas.config"] == expected
 
 
-def test_what_is_set_is_left_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_setting_is_left_as_it_is(tmp_path: Path) -> None:
     own = "listener.name.sasl_ssl.plain.sasl.jaas.config"
     made = found(tmp_path, f'KafkaServer {{ {PLAIN} required user_a="a"; }};', **{own: "mine"})
     assert [*made] == ["listener.name.inside.plain.sasl.jaas.config"]
@@ -71,7 +71,7 @@ def test_what_is_set_is_left_as_it_is(tmp_path: Path) -> None:
         "x required;",
     ],
 )
-def test_what_is_no_such_file_is_refused_with_nothing_of_it(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_refused_without_its_contents(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"jaas.conf isn't a JAAS file: NAME \{ MODULE") as refused:
         found(tmp_path, text.replace("x required", 'x required user_a="secret"'))
     assert "secret" not in str(refused.value)
@@ -84,5 +84,5 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "-Xmx1g", "'", "-Djava.security.auth.login.configs=x"])
-def test_where_no_file_is_named_nothing_is_said(options: str) -> None:
+def test_without_a_named_file_there_is_no_setting(options: str) -> None:
     assert static_jaas({"KAFKA_OPTS": options}, {}) == {}

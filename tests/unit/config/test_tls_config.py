@@ -24,7 +24,7 @@ def read(settings: dict[str, str], *, is_sasl: bool = False) -> TlsConfig:
     return TlsConfig(assemble([settings_of(settings)]), "A", is_sasl=is_sasl)
 
 
-def test_what_is_set_for_a_listener_goes_before_what_is_set_for_all() -> None:
+def test_a_listeners_own_setting_goes_before_that_of_all() -> None:
     config = read({**FILE, "ssl.client.auth": "required", "listener.name.a.ssl.client.auth": "requested"})
     assert config.client_auth == "requested"
     assert config.keys.location == "keys.pem"
@@ -33,7 +33,7 @@ def test_what_is_set_for_a_listener_goes_before_what_is_set_for_all() -> None:
     assert config.client_auth == "required"
 
 
-def test_who_signs_in_shows_a_certificate_only_where_just_that_listener_asks() -> None:
+def test_a_sasl_client_shows_a_certificate_only_where_its_own_listener_asks() -> None:
     """Kafka does the same (KIP-684)."""
     assert read({**FILE, "ssl.client.auth": "required"}, is_sasl=True).client_auth == "none"
     own = {**FILE, "listener.name.a.ssl.client.auth": "required"}
@@ -98,7 +98,9 @@ def test_protocols() -> None:
         ({**FILE, "listener.name.a.ssl.client.auth": "often"}, "Invalid value often for .*a.ssl.client.auth"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line_without_a_secret(settings: dict[str, str], message: str) -> None:
+def test_an_impossible_setting_is_reported_in_one_line_without_a_secret(
+    settings: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError) as raised:
         assemble([settings_of(settings)])
     text = str(raised.value)

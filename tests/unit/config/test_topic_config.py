@@ -88,11 +88,13 @@ def test_a_bad_value_is_refused_in_kafkas_words(name: str, text: str, reason: st
         ({"retention.ms": None, "a": None}, "Null value not supported for topic configs: retention.ms,a"),
     ],
 )
-def test_what_cannot_be_is_refused_in_kafkas_words(overrides: dict[str, str | None], message: str) -> None:
+def test_an_impossible_setting_is_refused_in_kafkas_words(
+    overrides: dict[str, str | None], message: str
+) -> None:
     assert refusal(overrides) == message
 
 
-def test_of_several_mistakes_the_one_that_kafka_tells_is_told() -> None:
+def test_of_several_mistakes_kafkas_choice_is_reported() -> None:
     assert (
         refusal({"retention.ms": "abc", "nope": "1", "x": None})
         == "Null value not supported for topic configs: x"
@@ -116,11 +118,11 @@ def test_of_several_mistakes_the_one_that_kafka_tells_is_told() -> None:
         {"remote.storage.enable": "false"},
     ],
 )
-def test_what_kafka_accepts_is_accepted(overrides: dict[str, str | None]) -> None:
+def test_settings_that_kafka_accepts_are_accepted(overrides: dict[str, str | None]) -> None:
     check_topic_configs(config(), overrides)
 
 
-def test_a_topic_has_to_agree_with_the_brokers_settings_but_only_if_it_has_its_own() -> None:
+def test_a_topic_has_to_agree_with_the_brokers_settings_only_if_it_has_its_own() -> None:
     broker = config(log_cleaner_max_compaction_lag_ms="5")
     assert refusal({"min.compaction.lag.ms": "10"}, broker) == (
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)"
@@ -133,7 +135,7 @@ def test_a_topic_has_to_agree_with_the_brokers_settings_but_only_if_it_has_its_o
 # --- in force -----------------------------------------------------------------------------------------------
 
 
-def test_without_settings_all_is_as_kafka_has_it() -> None:
+def test_without_settings_the_defaults_are_kafkas() -> None:
     assert log_config_of_topic(config(), {}) == LogConfig()
 
 
@@ -228,12 +230,12 @@ def test_an_index_has_its_entries_however_few_its_topic_asks_for() -> None:
     assert log_config_of_topic(config(), {"index.interval.bytes": "16383"}).index_interval_bytes == 16383
 
 
-def test_small_segments_are_had_by_the_hidden_setting() -> None:
+def test_the_hidden_setting_makes_small_segments() -> None:
     overrides = {"internal.segment.bytes": "100", "segment.bytes": "1048576"}
     assert log_config_of_topic(config(), overrides).segment_bytes == 100
 
 
-def test_what_an_earlier_version_let_pass_is_kept_and_nonsense_counts_for_nothing() -> None:
+def test_values_that_an_earlier_version_accepted_are_kept_and_nonsense_is_ignored() -> None:
     stored = {"segment.bytes": "14", "retention.ms": "soon", "message.format.version": "3.0"}
     found = log_config_of_topic(config(), stored)
     assert (found.segment_bytes, found.retention_ms) == (14, LogConfig().retention_ms)

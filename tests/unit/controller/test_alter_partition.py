@@ -114,7 +114,7 @@ def test_an_isr_shrinks_and_grows(cluster: Cluster, version: int) -> None:
     assert cluster.partition().leader_epoch == 0
 
 
-def test_who_is_left_out_stays_eligible_while_too_few_are_in_sync(cluster: Cluster) -> None:
+def test_a_replica_left_out_stays_eligible_while_too_few_are_in_sync(cluster: Cluster) -> None:
     cluster.configure("min.insync.replicas", "2")
     leader = Leader(cluster, 1)
     assert [*leader.ask(leader.wish(members(1))).records] == [
@@ -126,7 +126,7 @@ def test_who_is_left_out_stays_eligible_while_too_few_are_in_sync(cluster: Clust
 
 
 @VERSIONS
-def test_what_is_so_already_is_told_without_a_record(cluster: Cluster, version: int) -> None:
+def test_an_isr_that_already_holds_is_answered_without_a_record(cluster: Cluster, version: int) -> None:
     leader = Leader(cluster, 1, version)
     result = leader.ask(leader.wish(members(1, 2, 3)))
     assert [*result.records] == []
@@ -164,13 +164,13 @@ def test_the_epoch_of_the_registration_passes(cluster: Cluster) -> None:
     check_broker_epoch(cluster.image, BrokerIncarnation(1, epoch_of(1)))
 
 
-def test_of_no_topics_the_epoch_is_not_looked_at(cluster: Cluster) -> None:
+def test_without_topics_the_epoch_is_not_checked(cluster: Cluster) -> None:
     request = AlterPartitionRequest(broker_id=9, broker_epoch=9)
     result = at_once(altered_partitions(cluster.image, request, 3, OWN))
     assert ([*result.records], result.answer(None)) == ([], AlterPartitionResponse())
 
 
-def test_what_could_not_be_written_is_told_once_for_all(cluster: Cluster) -> None:
+def test_a_failed_write_is_answered_once_for_all(cluster: Cluster) -> None:
     leader = Leader(cluster, 1)
     result = leader.ask(leader.wish(members(1)))
     assert result.answer(KafkaError(Error.NOT_CONTROLLER)) == AlterPartitionResponse(
@@ -270,7 +270,7 @@ def test_a_member_that_is_not_registered(cluster: Cluster, version: int) -> None
     assert leader.error(leader.wish(members(1, 3))) is Error.INELIGIBLE_REPLICA
 
 
-def test_a_member_of_a_broker_that_has_registered_anew(cluster: Cluster) -> None:
+def test_a_replica_of_a_broker_that_has_registered_again(cluster: Cluster) -> None:
     """Version 2 doesn't say which registration is meant. Nor does a leader that hasn't heard of the new one."""
     cluster.change(isr=[1, 2])
     cluster.come_back_unclean(3)
@@ -286,7 +286,7 @@ def test_a_member_of_a_broker_that_has_registered_anew(cluster: Cluster) -> None
 
 
 @VERSIONS
-def test_who_completes_a_reassignment_and_leads_no_more_is_told_so(version: int) -> None:
+def test_a_leader_that_completes_a_reassignment_and_leads_no_more_learns_it(version: int) -> None:
     cluster = Cluster(0, 1, 2, 3)
     cluster.topic("t", [3, 2, 1])
     cluster.change(replicas=[0, 2, 1, 3], adding_replicas=[0], removing_replicas=[3])
@@ -307,7 +307,7 @@ def test_who_completes_a_reassignment_and_leads_no_more_is_told_so(version: int)
     )
 
 
-def test_who_completes_one_and_leads_on_is_told_how_it_is_then() -> None:
+def test_a_leader_that_completes_a_reassignment_and_leads_on_gets_the_new_state() -> None:
     cluster = Cluster(2, 3, 4)
     cluster.topic("t", [3, 4])
     cluster.change(replicas=[2, 3, 4], adding_replicas=[2])
@@ -317,7 +317,7 @@ def test_who_completes_one_and_leads_on_is_told_how_it_is_then() -> None:
     assert (partition.isr, partition.adding_replicas, partition.leader_epoch) == ([3, 4, 2], [], 0)
 
 
-def test_one_that_leads_on_with_a_new_epoch_is_told_that() -> None:
+def test_a_leader_that_leads_on_with_a_new_epoch_learns_it() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.topic("t", [1, 2])
     cluster.change(replicas=[1, 3, 2], adding_replicas=[3], removing_replicas=[2])
@@ -326,7 +326,7 @@ def test_one_that_leads_on_with_a_new_epoch_is_told_that() -> None:
     assert (cluster.partition().replicas, cluster.partition().leader_epoch) == ([1, 3], 1)
 
 
-def test_nobody_leads_where_who_stays_has_lost_its_directory() -> None:
+def test_nobody_leads_if_the_remaining_replica_has_lost_its_directory() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1])
     cluster.change(
@@ -340,7 +340,7 @@ def test_nobody_leads_where_who_stays_has_lost_its_directory() -> None:
 # --- several --------------------------------------------------------------------------------------------------
 
 
-def test_each_partition_of_each_topic_is_decided_on_by_itself(cluster: Cluster) -> None:
+def test_each_partition_of_each_topic_is_decided_separately(cluster: Cluster) -> None:
     cluster.topic("u", [1, 2], [2, 1])
     leader = Leader(cluster, 1)
     request = AlterPartitionRequest(

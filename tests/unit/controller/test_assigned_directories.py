@@ -17,9 +17,7 @@ def partition(*directories: bytes) -> PartitionImage:
     ("named", "expected"),
     [(ONLINE, True), (FAILED, False), (UNASSIGNED, True), (MIGRATING, True), (LOST, False)],
 )
-def test_a_directory_is_online_where_it_is_or_where_nobody_says_which_it_is(
-    named: bytes, expected: bool
-) -> None:
+def test_an_unnamed_directory_counts_as_online(named: bytes, expected: bool) -> None:
     assert is_online(partition(ONLINE, named), 2, [ONLINE]) is expected
 
 

@@ -51,7 +51,7 @@ def rows() -> list[tuple[BrokerControlState, BrokerWish, dict[str, str]]]:
 
 @pytest.mark.table("broker.controller.broker_heartbeats.NEXT_STATE")
 @pytest.mark.parametrize(("state", "wish", "expected"), rows())
-def test_what_a_heartbeat_makes_of_a_broker(
+def test_the_effect_of_a_heartbeat_on_a_broker(
     state: BrokerControlState, wish: BrokerWish, expected: dict[str, str]
 ) -> None:
     found = {
@@ -67,7 +67,7 @@ def test_the_table_has_each_state_with_each_wish() -> None:
 
 
 @pytest.mark.parametrize(("state", "wish", "cells"), rows())
-def test_what_a_broker_leads_is_asked_where_it_makes_a_difference(
+def test_a_brokers_leaderships_are_looked_up_where_they_make_a_difference(
     state: BrokerControlState, wish: BrokerWish, cells: dict[str, str]
 ) -> None:
     differs = any(
@@ -76,12 +76,12 @@ def test_what_a_broker_leads_is_asked_where_it_makes_a_difference(
     assert asks_who_leads(state, wish) is differs
 
 
-def test_what_the_states_tell_a_broker() -> None:
+def test_the_flags_of_the_states() -> None:
     assert [state for state in BrokerControlState if state.fenced] == [FENCED, SHUTDOWN_NOW]
     assert [state for state in BrokerControlState if state.should_shut_down] == [SHUTDOWN_NOW]
 
 
-def test_a_wish_is_what_a_heartbeat_says_in_two_words() -> None:
+def test_a_wish_is_two_flags_of_a_heartbeat() -> None:
     assert BrokerWish((False, False)) is BrokerWish.RUN
     assert BrokerWish((True, False)) is BrokerWish.FENCE
     assert BrokerWish((False, True)) is BrokerWish.SHUT_DOWN

@@ -13,7 +13,7 @@ OTHER = uuid_from_text("otherAA1QFK4U1GWzkjZ5A")
 
 
 @pytest.mark.parametrize("directory_id", [FIRST, SECOND, UNASSIGNED, MIGRATING])
-def test_a_replica_can_be_in_what_is_registered_or_not_chosen_yet(directory_id: bytes) -> None:
+def test_a_replica_can_be_in_a_registered_directory_or_in_none_yet(directory_id: bytes) -> None:
     assert has_online([FIRST, SECOND], directory_id)
 
 
@@ -22,7 +22,7 @@ def test_it_cant_be_elsewhere(directory_id: bytes) -> None:
     assert not has_online([FIRST, SECOND], directory_id)
 
 
-def test_where_none_is_registered_each_is_taken_for_online_but_a_lost_one() -> None:
+def test_without_registered_directories_each_but_a_lost_one_counts_as_online() -> None:
     assert has_online([], OTHER)
     assert has_online([], UNASSIGNED)
     assert not has_online([], LOST)

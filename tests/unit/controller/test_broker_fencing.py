@@ -32,7 +32,7 @@ LET_GO = BrokerHeartbeatReply(True, True, False, True)
 
 
 class TestUnfencing:
-    def test_who_has_caught_up_is_unfenced_and_then_partitions_without_a_leader_find_one(self) -> None:
+    def test_a_broker_that_has_caught_up_is_unfenced_and_leaderless_partitions_find_a_leader(self) -> None:
         controller = ActiveController()
         broker = controller.start(1, fenced=True)
         decided, reply = controller.heartbeat(beat(broker, 101))
@@ -41,33 +41,33 @@ class TestUnfencing:
         assert reply == RUNS
         assert not controller.image.brokers[1].fenced
 
-    def test_who_has_not_stays_fenced(self) -> None:
+    def test_a_broker_that_has_not_caught_up_stays_fenced(self) -> None:
         controller = ActiveController()
         broker = controller.start(1, fenced=True)
         decided, reply = controller.heartbeat(beat(broker, 100))
         assert [*decided] == []
         assert reply == BrokerHeartbeatReply(False, True, False, False)
 
-    def test_who_does_not_want_to_be_stays_fenced_and_is_told_that_it_has_caught_up(self) -> None:
+    def test_a_broker_that_wants_it_stays_fenced_and_learns_that_it_has_caught_up(self) -> None:
         controller = ActiveController()
         broker = controller.start(1, fenced=True)
         decided, reply = controller.heartbeat(beat(broker, 101, want_fence=True))
         assert [*decided] == []
         assert reply == STAYS_FENCED
 
-    def test_who_runs_goes_on(self) -> None:
+    def test_a_running_broker_goes_on(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         assert controller.heartbeat(beat(broker, 200)) == ([], RUNS)
 
-    def test_who_runs_and_says_less_than_it_knew_goes_on(self) -> None:
+    def test_a_running_broker_that_reports_an_earlier_offset_goes_on(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         assert controller.heartbeat(beat(broker, 0)) == ([], RUNS._replace(is_caught_up=False))
 
 
 class TestFencing:
-    def test_who_wants_it_is_fenced_when_its_partitions_have_changed(self) -> None:
+    def test_a_broker_that_wants_it_is_fenced_after_its_partitions_change(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         decided, reply = controller.heartbeat(beat(broker, 200, want_fence=True))
@@ -75,7 +75,7 @@ class TestFencing:
         assert controller.updates.changes == [BrokerChange(removed=1)]
         assert reply == STAYS_FENCED
 
-    def test_who_wants_it_and_to_shut_down_is_let_go_at_once(self) -> None:
+    def test_a_broker_that_wants_to_be_fenced_and_to_shut_down_is_let_go_at_once(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.lead(1)
@@ -83,7 +83,7 @@ class TestFencing:
         assert [*decided] == [MARK, fence(1, broker.broker_epoch)]
         assert reply == LET_GO
 
-    def test_one_whose_session_has_ended_is_fenced(self) -> None:
+    def test_a_broker_whose_session_has_ended_is_fenced(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.now_ms += 10
@@ -95,7 +95,7 @@ class TestFencing:
         assert found is True
         assert controller.fence_stale() == ([], False)
 
-    def test_of_several_the_one_that_was_silent_the_longest_is_fenced_first_and_alone(self) -> None:
+    def test_the_longest_silent_of_several_brokers_is_fenced_first_and_alone(self) -> None:
         controller = ActiveController()
         first, second = controller.start(1), controller.start(2)
         controller.now_ms += 1
@@ -114,7 +114,7 @@ class TestFencing:
         assert [*decided] == [unfence(1, broker.broker_epoch), MARK]
         assert reply == RUNS
 
-    def test_one_that_was_let_go_is_fenced_once_more(self) -> None:
+    def test_a_broker_that_was_let_go_is_fenced_once_more(self) -> None:
         """Kafka's log has this record, too."""
         controller = ActiveController()
         broker = controller.start(1)
@@ -122,7 +122,7 @@ class TestFencing:
         controller.now_ms += 11
         assert controller.fence_stale()[0][-1] == fence(1, broker.broker_epoch)
 
-    def test_what_cant_be_written_is_told_as_such(self) -> None:
+    def test_a_failed_write_is_reported_to_the_caller(self) -> None:
         controller = ActiveController()
         controller.start(1)
         failure = KafkaError(Error.KAFKA_STORAGE_ERROR)
@@ -137,7 +137,7 @@ class TestFencing:
 
 
 class TestShuttingDown:
-    def test_who_leads_leaves_all_isrs_first(self) -> None:
+    def test_a_leading_broker_leaves_all_isrs_first(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.lead(1)
@@ -146,7 +146,7 @@ class TestShuttingDown:
         assert controller.updates.changes == [BrokerChange(removed=1)]
         assert reply == SHUTS_DOWN
 
-    def test_who_leads_nothing_is_let_go_at_once(self) -> None:
+    def test_a_broker_that_leads_nothing_is_let_go_at_once(self) -> None:
         controller = ActiveController()
         controller.start(2)
         broker = controller.start(1)
@@ -155,7 +155,7 @@ class TestShuttingDown:
         assert [*decided] == [MARK, fence(1, broker.broker_epoch)]
         assert reply == LET_GO
 
-    def test_who_is_fenced_is_let_go_and_fenced_again_each_time(self) -> None:
+    def test_a_fenced_broker_is_let_go_and_fenced_again_each_time(self) -> None:
         controller = ActiveController()
         broker = controller.start(1, fenced=True)
         for _ in range(2):
@@ -198,7 +198,7 @@ class TestShuttingDown:
         assert controller.heartbeat(beat(broker, 200)) == ([], SHUTS_DOWN)
         assert controller.heartbeat(beat(broker, 200, want_fence=True)) == ([], SHUTS_DOWN)
 
-    def test_what_it_leads_is_looked_for_in_steps(self) -> None:
+    def test_a_brokers_leaderships_are_looked_up_in_steps(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         for number in range(1_000):
@@ -210,7 +210,7 @@ class TestShuttingDown:
 
 
 @pytest.mark.parametrize(("broker_id", "ahead"), [(1, 1), (1, -1), (2, 0)])
-def test_a_run_that_isn_t_registered_is_told_so(broker_id: int, ahead: int) -> None:
+def test_a_heartbeat_of_an_unregistered_run_is_refused(broker_id: int, ahead: int) -> None:
     controller = ActiveController()
     broker = controller.start(1)
     request = beat(BrokerIncarnation(broker_id, broker.broker_epoch + ahead), 200)
@@ -231,7 +231,7 @@ def test_a_heartbeat_of_a_broker_with_which_all_is_well_is_decided_in_passing() 
     assert isinstance(decided(beat(broker, 200, offline_log_dirs=[directory(2)])), ControllerResult)
 
 
-def test_a_heartbeat_whose_records_cant_be_written_is_told_that() -> None:
+def test_a_heartbeat_whose_records_cannot_be_written_fails() -> None:
     controller = ActiveController()
     broker = controller.start(1, fenced=True)
     deciding = heartbeat(controller.image, controller.heartbeats, beat(broker, 200), controller.updates)

@@ -55,12 +55,12 @@ class TestSessions:
         heartbeats.heard(broker(0), 0, 12)
         assert [heartbeats.has_session(broker(each), 16) for each in (0, 1)] == [True, False]
 
-    def test_who_has_registered_and_was_never_heard_has_no_session(self) -> None:
+    def test_a_broker_never_heard_of_since_it_registered_has_no_session(self) -> None:
         heartbeats = of(0)
         assert not heartbeats.has_session(broker(0), 0)
         assert ended(heartbeats, 1_000) == []
 
-    def test_nobody_else_has_one(self) -> None:
+    def test_unknown_brokers_and_runs_have_no_session(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(3), 0, 0)
         heartbeats.heard(broker(0, EPOCH + 1), 0, 0)
@@ -80,12 +80,12 @@ class TestSessions:
         assert ended(heartbeats, 30) == [2, 0]
         assert ended(heartbeats, 1_000) == []
 
-    def test_one_that_has_ended_is_told_with_the_epoch_that_it_was_of(self) -> None:
+    def test_an_ended_session_is_reported_with_its_epoch(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(0), 0, 0)
         assert heartbeats.end_one_session(11) == broker(0)
 
-    def test_one_whose_end_could_not_be_written_is_told_again_before_others(self) -> None:
+    def test_a_session_whose_end_could_not_be_written_is_reported_again_before_others(self) -> None:
         heartbeats = of(0, 1)
         heartbeats.heard(broker(0), 0, 0)
         heartbeats.heard(broker(1), 0, 1)
@@ -93,7 +93,7 @@ class TestSessions:
         heartbeats.session_has_not_ended()
         assert ended(heartbeats, 20) == [0, 1]
 
-    def test_one_that_was_heard_since_its_end_could_not_be_written_goes_on(self) -> None:
+    def test_a_session_heard_of_since_its_end_could_not_be_written_goes_on(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(0), 0, 0)
         assert ended(heartbeats, 11) == [0]
@@ -102,7 +102,7 @@ class TestSessions:
         assert ended(heartbeats, 20) == []
         assert ended(heartbeats, 23) == [0]
 
-    def test_one_that_has_ended_begins_again_with_the_next_heartbeat(self) -> None:
+    def test_an_ended_session_begins_again_with_the_next_heartbeat(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(0), 0, 0)
         assert ended(heartbeats, 11) == [0]
@@ -125,7 +125,7 @@ class TestSessions:
         assert heartbeats.has_session(broker(0), 0)
         assert ended(heartbeats, 0) == []
 
-    def test_another_run_begins_without_one_and_the_same_run_keeps_its_own(self) -> None:
+    def test_another_run_begins_without_a_session_and_the_same_run_keeps_its_own(self) -> None:
         heartbeats = of(0, 1)
         for broker_id in (0, 1):
             heartbeats.heard(broker(broker_id), 0, 0)
@@ -135,7 +135,7 @@ class TestSessions:
         assert not heartbeats.has_session(broker(1, EPOCH + 1), 5)
         assert ended(heartbeats, 1_000) == [0]
 
-    def test_who_is_unregistered_has_none(self) -> None:
+    def test_an_unregistered_broker_has_no_session(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(0), 0, 0)
         heartbeats.replay(records.UnregisterBrokerRecord(broker_id=0, broker_epoch=EPOCH), 101)
@@ -173,7 +173,7 @@ class TestBecomingActive:
         assert heartbeats.state_of(0) is BrokerControlState.FENCED
         assert heartbeats.state_of(1) is BrokerControlState.UNFENCED
 
-    def test_each_has_to_catch_up_with_all_that_is_there(self) -> None:
+    def test_each_broker_has_to_catch_up_with_the_whole_log(self) -> None:
         heartbeats = BrokerHeartbeats(TIMEOUT_MS)
         heartbeats.become_active(self.image(), 50, 0)
         assert not heartbeats.is_caught_up(0, 49)
@@ -189,7 +189,7 @@ class TestBecomingActive:
         heartbeats.shutdown_written(broker(1), 60)
         assert heartbeats.state_of(1) is BrokerControlState.CONTROLLED_SHUTDOWN
 
-    def test_nobody_waits_for_one_that_goes_on_shutting_down_then(self) -> None:
+    def test_nobody_waits_for_a_broker_that_continues_its_shutdown(self) -> None:
         image = self.image()
         for broker_id in (1, 2):
             image.apply(registered(broker_id, fenced=False))
@@ -202,7 +202,7 @@ class TestBecomingActive:
         assert heartbeats.others_have_passed(1)
         assert heartbeats.others_have_passed(2)
 
-    def test_nothing_of_a_time_before_is_left(self) -> None:
+    def test_becoming_active_forgets_earlier_state(self) -> None:
         heartbeats = of(5, unfenced=(6,))
         heartbeats.heard(broker(5), 3, 0)
         heartbeats.become_active(self.image(), 50, 5)
@@ -213,7 +213,7 @@ class TestBecomingActive:
         with pytest.raises(BrokenInvariantError, match="broker 5"):
             heartbeats.state_of(5)
 
-    def test_who_resigns_knows_of_nobody(self) -> None:
+    def test_resigning_forgets_all_brokers(self) -> None:
         heartbeats = of(unfenced=(0,))
         heartbeats.heard(broker(0), 0, 0)
         heartbeats.resign()
@@ -244,14 +244,14 @@ class TestControlledShutdown:
         heartbeats.replay(records.UnregisterBrokerRecord(broker_id=2, broker_epoch=EPOCH), 203)
         assert heartbeats.others_have_passed(5)
 
-    def test_it_waits_for_one_that_has_not_said_yet_how_far_it_is(self) -> None:
+    def test_a_shutdown_waits_for_brokers_that_have_not_reported_their_offset_yet(self) -> None:
         heartbeats = of(unfenced=(0, 5))
         shutting_down(heartbeats, 5, 0)
         assert not heartbeats.others_have_passed(5)
         heartbeats.heard(broker(0), 0, 0)
         assert heartbeats.others_have_passed(5)
 
-    def test_who_is_unfenced_has_to_say_anew_how_far_it_is(self) -> None:
+    def test_an_unfenced_broker_has_to_report_its_offset_again(self) -> None:
         heartbeats = of(0, unfenced=(5,))
         shutting_down(heartbeats, 5, 99)
         heartbeats.heard(broker(0), 150, 0)
@@ -260,7 +260,7 @@ class TestControlledShutdown:
         heartbeats.heard(broker(0), 150, 1)
         assert heartbeats.others_have_passed(5)
 
-    def test_until_its_records_are_known_to_be_written_it_waits(self) -> None:
+    def test_a_shutdown_waits_until_its_records_are_written(self) -> None:
         heartbeats = of(unfenced=(5,))
         shutting_down(heartbeats, 5, None)
         assert heartbeats.state_of(5) is BrokerControlState.CONTROLLED_SHUTDOWN
@@ -319,19 +319,19 @@ class TestCatchingUp:
         assert not heartbeats.is_caught_up(0, 99)
         assert heartbeats.is_caught_up(0, 100)
 
-    def test_each_registration_has_its_own(self) -> None:
+    def test_each_registration_has_its_own_offset(self) -> None:
         heartbeats = of(0)
         heartbeats.replay(registered(0, epoch=110), 120)
         assert not heartbeats.is_caught_up(0, 119)
         assert heartbeats.is_caught_up(0, 120)
 
-    def test_a_change_of_the_registration_is_none(self) -> None:
+    def test_a_change_of_the_registration_keeps_the_offset(self) -> None:
         heartbeats = of(0)
         heartbeats.replay(unfence(0, EPOCH), 120)
         assert heartbeats.is_caught_up(0, 100)
 
 
-def test_who_is_unknown_is_a_fault_of_whoever_asks() -> None:
+def test_asking_about_an_unknown_broker_breaks_an_invariant() -> None:
     heartbeats = of(1, 3)
     with pytest.raises(BrokenInvariantError, match="broker 2"):
         heartbeats.state_of(2)

@@ -33,7 +33,7 @@ BEFORE_DIRECTORIES = 16
 
 
 class TestNewRegistration:
-    def test_its_record_says_what_the_broker_said_and_that_it_is_fenced(self) -> None:
+    def test_the_record_holds_the_brokers_request_and_fences_it(self) -> None:
         controller = ActiveController()
         request = registration(
             3,
@@ -67,7 +67,7 @@ class TestNewRegistration:
             cordoned_log_dirs=None,
         )
 
-    def test_its_epoch_is_the_next_offset_though_the_record_comes_behind_others(self) -> None:
+    def test_the_epoch_is_the_next_offset_though_the_record_follows_others(self) -> None:
         """The broker has caught up once it knows the record."""
         controller = ActiveController()
         _, epoch = controller.register(registration())
@@ -80,7 +80,7 @@ class TestNewRegistration:
         assert isinstance(record, records.RegisterBrokerRecord)
         assert record.end_points == []
 
-    def test_of_listeners_with_one_name_the_last_counts(self) -> None:
+    def test_the_last_of_listeners_with_one_name_counts(self) -> None:
         request = registration(listeners=[listener("A", "a"), listener("B", "b"), listener("A", "c")])
         (_, record), _ = ActiveController().register(request)
         assert isinstance(record, records.RegisterBrokerRecord)
@@ -91,12 +91,12 @@ class TestNewRegistration:
         assert isinstance(record, records.RegisterBrokerRecord)
         assert record.log_dirs == []
 
-    def test_it_is_not_checked_for_what_kafka_takes_too(self) -> None:
+    def test_a_registration_that_kafka_accepts_is_not_checked_further(self) -> None:
         """Kafka accepts a broker with the id 0, a run without an id, and an empty rack."""
         _, epoch = ActiveController().register(registration(0, run=0, rack=""))
         assert epoch == 100
 
-    def test_what_cleans_up_may_be_several_batches_with_the_registration_last(self) -> None:
+    def test_the_cleanup_may_be_several_batches_with_the_registration_last(self) -> None:
         """If one of them fails, the broker registers again, and the rest is done then."""
         result = at_once(ActiveController().registering(registration()))
         assert result.may_split
@@ -147,7 +147,7 @@ class TestAnotherRun:
             (0, 2, -1, BrokerChange(removed=1)),
         ],
     )
-    def test_the_one_before_ended_cleanly_where_its_epoch_is_told(
+    def test_the_previous_run_ended_cleanly_if_its_epoch_is_given(
         self, elr: int, version: int, previous: int, expected: BrokerChange
     ) -> None:
         controller = ActiveController(elr=elr)
@@ -160,7 +160,7 @@ class TestAnotherRun:
         ("elr", "expected"), [(0, BrokerChange(removed=1)), (1, BrokerChange(unclean=1))]
     )
     @pytest.mark.parametrize("previous", [-1, 100])
-    def test_one_that_isn_t_registered_any_more_did_not(
+    def test_an_unregistered_previous_run_did_not_end_cleanly(
         self, elr: int, expected: BrokerChange, previous: int
     ) -> None:
         controller = ActiveController(elr=elr)
@@ -221,14 +221,14 @@ class TestUnregistering:
         assert controller.updates.changes == [BrokerChange(removed=1)]
         assert controller.image.brokers == {}
 
-    def test_one_that_isn_t_registered_is_refused(self) -> None:
+    def test_unregistering_an_unregistered_broker_is_refused(self) -> None:
         with pytest.raises(KafkaError) as refusal:
             ActiveController().unregister(1)
         assert refusal.value.error is Error.BROKER_ID_NOT_REGISTERED
         assert refusal.value.message == "Broker ID 1 is not currently registered"
 
     @pytest.mark.parametrize("changes", [MAX_RECORDS_PER_REQUEST - 1, MAX_RECORDS_PER_REQUEST])
-    def test_one_that_has_too_many_partitions_in_sync_is_refused(self, changes: int) -> None:
+    def test_unregistering_a_broker_with_too_many_partitions_in_sync_is_refused(self, changes: int) -> None:
         controller = ActiveController()
         controller.start(1)
         controller.updates = many(changes)  # type: ignore[assignment]
@@ -238,7 +238,7 @@ class TestUnregistering:
         with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
             controller.unregister(1)
 
-    def test_its_heartbeats_are_of_nobody_then(self) -> None:
+    def test_heartbeats_after_unregistering_are_refused(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.unregister(1)

@@ -19,7 +19,7 @@ def request(**fields: object) -> ControllerRegistrationRequest:
     return ControllerRegistrationRequest(**{"controller_id": 3000, "incarnation_id": INCARNATION, **fields})
 
 
-def test_its_record_says_what_the_controller_said_but_of_zookeeper() -> None:
+def test_the_record_holds_the_controllers_request_without_zookeeper() -> None:
     controller = ActiveController()
     asked = request(
         zk_migration_ready=True,
@@ -58,7 +58,7 @@ def test_another_one_takes_its_place() -> None:
     assert [each.incarnation_id for each in controller.image.controllers.values()] == [b"j" * 16]
 
 
-def test_what_isn_t_written_is_told_so() -> None:
+def test_a_failed_write_is_reported_to_the_caller() -> None:
     failure = KafkaError(Error.NOT_CONTROLLER)
     result = at_once(register_controller(ActiveController().image, request()))
     assert result.answer(failure) is failure
@@ -76,7 +76,7 @@ def test_it_is_refused_before_metadata_version_knows_of_it(level: int) -> None:
     assert at_once(register_controller(ActiveController(15).image, request())).records
 
 
-def test_its_listeners_are_held_against_what_those_of_a_broker_are() -> None:
+def test_listeners_of_a_controller_are_checked_as_those_of_a_broker() -> None:
     with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR: Cannot serialize ephemeral port 0"):
         at_once(register_controller(ActiveController().image, request(listeners=[listener(port=0)])))
 

@@ -25,7 +25,7 @@ from tests.unit.controller.one_partition import (
 
 
 @EVERY
-def test_who_leaves_an_isr_that_is_too_small_stays_eligible(where: dict[str, Any]) -> None:
+def test_a_replica_that_leaves_an_isr_that_is_too_small_stays_eligible(where: dict[str, Any]) -> None:
     before = partition([1, 2, 3, 4], [1, 2, 3, 4], 1)
     kept = {"eligible_leader_replicas": [3, 4]} if where["elr"] else {}
     assert change(before, Wish(isr=[1, 2], election=Election.PREFERRED), min_isr=3, **where) == record(
@@ -34,7 +34,7 @@ def test_who_leaves_an_isr_that_is_too_small_stays_eligible(where: dict[str, Any
 
 
 @EVERY
-def test_nobody_is_eligible_beside_an_isr_that_is_large_enough(where: dict[str, Any]) -> None:
+def test_no_replica_is_eligible_beside_a_large_enough_isr(where: dict[str, Any]) -> None:
     before = partition([1, 2, 3, 4], [1, 2], 1, eligible_leader_replicas=[3], last_known_elr=[4])
     assert change(before, Wish(isr=[1, 2, 3]), min_isr=3, **where) == record(
         isr=[1, 2, 3], eligible_leader_replicas=[]
@@ -42,7 +42,7 @@ def test_nobody_is_eligible_beside_an_isr_that_is_large_enough(where: dict[str, 
 
 
 @pytest.mark.parametrize(("where", "now"), [(WITHOUT, []), (WITH_ELR, [3])])
-def test_who_is_eligible_stays_so_when_somebody_else_comes_into_an_isr_that_is_too_small(
+def test_an_eligible_replica_stays_so_when_another_joins_an_isr_that_is_too_small(
     where: dict[str, Any], now: list[int]
 ) -> None:
     before = partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3])
@@ -53,7 +53,9 @@ def test_who_is_eligible_stays_so_when_somebody_else_comes_into_an_isr_that_is_t
 
 
 @pytest.mark.parametrize(("where", "now"), [(WITHOUT, []), (WITH_ELR, [2])])
-def test_who_may_have_lost_something_is_eligible_no_more(where: dict[str, Any], now: list[int]) -> None:
+def test_a_replica_that_may_have_lost_something_is_no_longer_eligible(
+    where: dict[str, Any], now: list[int]
+) -> None:
     before = partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[2, 3])
     assert change(before, Wish(unclean_shutdown=[3]), min_isr=3, **where) == record(
         eligible_leader_replicas=now
@@ -75,14 +77,14 @@ def test_an_isr_may_become_empty_and_all_stay_eligible() -> None:
     assert unclean == record(eligible_leader_replicas=[1, 3, 4])
 
 
-def test_who_led_last_is_elected_where_nobody_is_eligible() -> None:
+def test_the_last_leader_is_elected_if_nobody_is_eligible() -> None:
     before = partition([1, 2, 3, 4], [], NO_LEADER, last_known_elr=[1])
     assert change(before, Wish(isr=[], election=Election.PREFERRED), everybody, min_isr=3) == record(
         isr=[1], leader=1, leader_recovery_state=RECOVERING, last_known_elr=[]
     )
 
 
-def test_but_not_where_somebody_is() -> None:
+def test_the_last_leader_is_not_elected_if_somebody_is_eligible() -> None:
     before = partition([1, 2, 3, 4], [], NO_LEADER, eligible_leader_replicas=[3], last_known_elr=[1])
     assert change(before, Wish(isr=[], election=Election.PREFERRED), all_but(3), min_isr=3) is None
 
@@ -93,7 +95,7 @@ def test_the_first_leader_that_went_stays_the_last_known_one() -> None:
     assert gone == record(isr=[], leader=NO_LEADER, eligible_leader_replicas=[2])
 
 
-def test_no_leader_is_the_last_known_one_where_a_replica_goes_from_a_partition_that_has_none() -> None:
+def test_a_replica_leaving_a_leaderless_partition_makes_no_last_known_leader() -> None:
     """Kafka's does so, too: the record repeats the leader −1 for the sake of a new epoch."""
     before = partition([1, 2, 3], [1], NO_LEADER)
     assert change(before, Wish(replicas=[1, 2]), nobody, min_isr=1) == record(
@@ -101,7 +103,7 @@ def test_no_leader_is_the_last_known_one_where_a_replica_goes_from_a_partition_t
     )
 
 
-def test_who_is_eligible_is_told_in_the_order_of_kafkas_set() -> None:
+def test_eligible_replicas_are_listed_in_the_order_of_kafkas_set() -> None:
     """Kafka has a HashSet of numbers. Its order here is by their last four bits, then by which came first."""
     before = partition([40, 17, 8, 33, 1], [40, 33, 1], 40, eligible_leader_replicas=[17, 8])
     found = change(before, Wish(isr=[]), nobody, min_isr=3)
@@ -109,7 +111,7 @@ def test_who_is_eligible_is_told_in_the_order_of_kafkas_set() -> None:
     assert found.eligible_leader_replicas == [17, 33, 1, 8, 40]
 
 
-def test_of_which_sixteen_is_the_first() -> None:
+def test_sixteen_comes_first_in_the_order_of_kafkas_set() -> None:
     before = partition([3, 16], [3, 16], 3)
     for isr, elr in ([3, 16], []), ([3], [16]), ([16], [3]):
         before.isr, before.elr = isr, elr

@@ -32,7 +32,7 @@ def fails() -> None:
     raise ValueError("the first")
 
 
-def test_a_change_is_followed_and_all_others_are_told_though_one_fails_as_it_is_told() -> None:
+def test_a_change_is_followed_and_all_others_are_called_though_one_of_them_fails() -> None:
     changed = Changed(fails)
     changed.following.told.append(
         lambda: changed.seen.append("behind" if changed.following.is_behind else "done")

@@ -83,7 +83,7 @@ def test_preferred_leaders_are_elected_once_they_are_in_sync() -> None:
 
 
 @pytest.mark.parametrize("all_of_them", [True, False])
-def test_unclean_ones_where_nobody_leads_and_a_replica_is_there(all_of_them: bool) -> None:
+def test_an_unclean_election_elects_where_nobody_leads_and_a_replica_is_alive(all_of_them: bool) -> None:
     cluster = Cluster(0, 1, 2, 3, 4, elr=False, level=13)
     cluster.topic("t", [1, 2, 3], [2, 3, 4], [0, 2, 1])
     cluster.fence(2, 3, 1)
@@ -110,7 +110,7 @@ def test_a_preferred_election_is_never_unclean() -> None:
     assert errors(result.answer(None)) == {"t": {0: Error.PREFERRED_LEADER_NOT_AVAILABLE}}
 
 
-def test_it_may_elect_another_one_where_nobody_leads() -> None:
+def test_a_preferred_election_may_elect_another_replica_where_nobody_leads() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
     cluster.fence(1)
@@ -118,14 +118,14 @@ def test_it_may_elect_another_one_where_nobody_leads() -> None:
     assert [*elect(cluster, PREFERRED, {"t": [0]}).records] == [changed(leader=2)]
 
 
-def test_an_unclean_election_takes_one_that_has_all_where_there_is_one() -> None:
+def test_an_unclean_election_prefers_a_replica_that_has_everything() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
     cluster.change(leader=NO_LEADER)
     assert [*elect(cluster, UNCLEAN, {"t": [0]}).records] == [changed(leader=1)]
 
 
-def test_a_number_that_there_is_not_is_told() -> None:
+def test_an_unknown_partition_number_is_reported() -> None:
     cluster = Cluster(1)
     cluster.topic("t", [1])
     assert errors(elect(cluster, UNCLEAN, {"t": [1]}).answer(None)) == {
@@ -133,7 +133,7 @@ def test_a_number_that_there_is_not_is_told() -> None:
     }
 
 
-def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
+def test_an_election_of_all_partitions_leaves_out_those_that_need_none() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
     cluster.topic("u", [1, 2])
@@ -141,7 +141,7 @@ def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
     assert errors(elect(cluster, PREFERRED, None).answer(None)) == {"t": {}, "u": {0: Error.NONE}}
 
 
-def test_what_could_not_be_written_is_told_to_those_that_nothing_else_spoke_against() -> None:
+def test_a_failed_write_is_answered_for_entries_without_another_error() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2], [1, 2])
     cluster.change(leader=2)
@@ -183,7 +183,7 @@ def leaderless(count: int) -> Cluster:
     return cluster
 
 
-def test_more_records_than_a_request_may_make_are_none() -> None:
+def test_more_records_than_a_request_may_make_are_refused() -> None:
     cluster = leaderless(MAX_RECORDS_PER_REQUEST)
     assert len(elect(cluster, PREFERRED, None).records) == MAX_RECORDS_PER_REQUEST
     with pytest.raises(KafkaError) as refused:
@@ -235,7 +235,7 @@ def test_a_partition_without_replicas_is_led_by_nobody() -> None:
 
 
 @pytest.mark.parametrize("allowed_by", ["nobody", "topic", "cluster", "node", "file"])
-def test_partitions_that_nobody_leads_are_led_uncleanly_where_settings_allow_it(allowed_by: str) -> None:
+def test_leaderless_partitions_are_elected_uncleanly_where_settings_allow_it(allowed_by: str) -> None:
     cluster = Cluster(0, 1, 2, 3, 4, elr=False)
     cluster.topic("t", [1, 2, 4], [1, 3, 4], [0, 2, 4])
     cluster.fence(0, 1, 2, 3, 4)
@@ -256,7 +256,7 @@ def test_partitions_that_nobody_leads_are_led_uncleanly_where_settings_allow_it(
     assert result.answer(None) is False
 
 
-def test_one_that_is_led_is_left_alone() -> None:
+def test_a_led_partition_is_left_alone() -> None:
     cluster = Cluster(1, 2)
     cluster.configure(ALLOWED, "true", None)
     cluster.topic("t", [1, 2])
@@ -266,7 +266,7 @@ def test_one_that_is_led_is_left_alone() -> None:
 
 
 @pytest.mark.limit("broker.controller.partition_requests.MOST_ELECTIONS")
-def test_so_many_elections_are_held_at_a_time() -> None:
+def test_elections_at_a_time_have_a_limit() -> None:
     cluster = leaderless(MOST_ELECTIONS + 1)
     result = at_once(balanced_leaders(cluster.image, OWN))
     assert len(result.records) == MOST_ELECTIONS

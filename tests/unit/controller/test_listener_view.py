@@ -59,7 +59,7 @@ def node(node_id: int, *, fenced: bool = False) -> BrokerNode:
     return BrokerNode(node_id, f"outer.{node_id}", node_id, f"rack-{node_id}", fenced)
 
 
-def test_brokers_are_told_of_by_id_whoever_registered_first() -> None:
+def test_brokers_are_listed_by_id_whoever_registered_first() -> None:
     image = cluster()
     late = records.RegisterBrokerRecord(
         broker_id=0, end_points=[records.BrokerEndpoint(name=OUTER, host="outer.0", port=1)], fenced=False
@@ -70,7 +70,7 @@ def test_brokers_are_told_of_by_id_whoever_registered_first() -> None:
     assert [node.node_id for node in view.alive_nodes()] == [0, ALIVE, WITHOUT_DIRECTORIES]
 
 
-def test_those_are_alive_that_are_not_fenced_and_advertised_to_the_listener() -> None:
+def test_unfenced_brokers_that_advertise_to_the_listener_are_alive() -> None:
     view = ListenerView(cluster(), OUTER)
     assert view.alive_nodes() == [node(ALIVE), node(WITHOUT_DIRECTORIES)]
     assert [*view.nodes.values()] == [node(ALIVE), node(FENCED, fenced=True), node(WITHOUT_DIRECTORIES)]
@@ -81,11 +81,11 @@ def test_those_are_alive_that_are_not_fenced_and_advertised_to_the_listener() ->
 
 
 @pytest.mark.parametrize("node_id", [FENCED, INNER_ONLY, GONE])
-def test_one_that_is_not_is_no_node(node_id: int) -> None:
+def test_a_broker_that_is_not_alive_is_no_node(node_id: int) -> None:
     assert alive_node(cluster(), node_id, OUTER) is None
 
 
-def test_one_that_is_is_found_by_the_address_of_the_listener() -> None:
+def test_a_live_broker_is_found_by_the_address_of_the_listener() -> None:
     assert alive_node(cluster(), ALIVE, OUTER) == node(ALIVE)
     assert alive_node(cluster(), ALIVE, INNER) == BrokerNode(ALIVE, "inner.1", ALIVE, "rack-1")
 
@@ -100,7 +100,7 @@ def test_one_that_is_is_found_by_the_address_of_the_listener() -> None:
         (NO_LEADER, NO_LEADER, False),
     ],
 )
-def test_the_leader_that_is_told(leader: int, told: int, is_elsewhere: bool) -> None:
+def test_the_leader_in_the_answer(leader: int, told: int, is_elsewhere: bool) -> None:
     view, led = ListenerView(cluster(), OUTER), partition(leader, leader=leader)
     assert (view.leader(led), view.has_leader_elsewhere(led)) == (told, is_elsewhere)
 

@@ -142,7 +142,7 @@ def test_a_new_partition_has_all_its_active_replicas_in_sync_and_is_led_by_the_f
 
 
 @pytest.mark.parametrize("replicas", [[1, 0, 2], [0, 1, 2]])
-def test_who_is_fenced_or_about_to_go_is_not_in_sync_and_does_not_lead(replicas: list[int]) -> None:
+def test_a_broker_fenced_or_about_to_go_is_not_in_sync_and_does_not_lead(replicas: list[int]) -> None:
     """This holds for placed replicas, for manual assignments, and for additional partitions of an existing topic."""
     image = cluster("0 1~ 2!")
     made = [
@@ -207,7 +207,9 @@ def test_other_numbers_have_to_be_positive(partitions: int, replication_factor: 
         ),
     ],
 )
-def test_why_they_can_not_be_placed_is_told_with_the_factor(brokers: str, factor: int, reason: str) -> None:
+def test_replicas_that_cannot_be_placed_are_reported_with_the_factor(
+    brokers: str, factor: int, reason: str
+) -> None:
     wanted = 3 if factor == -1 else factor
     assert refusal(cluster(brokers), numbered(1, factor)) == (
         Error.INVALID_REPLICATION_FACTOR,
@@ -215,7 +217,7 @@ def test_why_they_can_not_be_placed_is_told_with_the_factor(brokers: str, factor
     )
 
 
-def test_where_none_of_the_placed_is_active_it_is_refused() -> None:
+def test_an_assignment_without_an_active_broker_is_refused() -> None:
     image = cluster("0~ 1! 2!")
     told = (
         Error.INVALID_REPLICATION_FACTOR,
@@ -237,7 +239,7 @@ def test_partitions_by_hand_are_those_that_are_named_in_the_order_of_their_numbe
 
 
 @pytest.mark.parametrize(("partitions", "factor"), [(-1, 2), (1, -1), (1, 2), (0, -1), (-1, 0)])
-def test_by_hand_no_numbers_may_be_said(partitions: int, factor: int) -> None:
+def test_assignments_by_hand_exclude_numbers(partitions: int, factor: int) -> None:
     error, told = refusal(cluster("1 2"), by_hand([1, 2], partitions=partitions, replication_factor=factor))
     assert error is Error.INVALID_REQUEST
     assert told is not None
@@ -372,7 +374,7 @@ def test_more_partitions_that_are_refused(
     assert extension_refusal(with_topic(cluster("0 1 5! 6~"), [0, 1], [1, 0]), wanted) == (error, told)
 
 
-def test_more_partitions_that_can_not_be_placed_are_told_why_without_the_factor() -> None:
+def test_more_partitions_that_cannot_be_placed_are_reported_without_the_factor() -> None:
     """A new topic's error names the factor, as in Kafka."""
     error, told = extension_refusal(with_topic(cluster("0"), [0, 1]), up_to(2))
     assert error is Error.INVALID_REPLICATION_FACTOR
@@ -394,7 +396,7 @@ def test_the_quota_is_asked_after_the_numbers_and_before_the_brokers() -> None:
     assert taken == [3, 2]
 
 
-def test_a_topic_without_partitions_is_an_error_and_no_more() -> None:
+def test_a_topic_without_partitions_is_just_an_error() -> None:
     with pytest.raises(KafkaError) as refused:
         at_once(
             more_partitions_of_topic(new_in(with_topic(cluster("0"))), up_to(1), lambda _count: None, Pause())

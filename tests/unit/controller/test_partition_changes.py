@@ -67,7 +67,7 @@ def test_a_record_without_any_field_changes_nothing() -> None:
 
 @EVERY
 @pytest.mark.parametrize(("of", "election"), [(FOO, ONLINE), (FOO, UNCLEAN), (BAR, ONLINE), (BAR, UNCLEAN)])
-def test_what_is_as_it_should_be_needs_no_record(
+def test_a_partition_in_its_right_state_needs_no_record(
     of: PartitionImage, election: Election, where: dict[str, Any]
 ) -> None:
     assert change(of, Wish(election=election), **where) is None
@@ -78,7 +78,7 @@ def test_a_preferred_replica_that_is_not_in_sync_takes_nothing_from_the_leader(w
     assert change(BAZ, Wish(election=PREFERRED), everybody, **where) is None
 
 
-def test_what_is_wanted_and_there_already_needs_no_record() -> None:
+def test_a_wish_that_already_holds_needs_no_record() -> None:
     wish = Wish(
         isr=[2, 1, 3],
         replicas=[2, 1, 3],
@@ -101,40 +101,40 @@ def test_a_smaller_isr_is_no_new_leader_epoch(level: int) -> None:
 
 
 @pytest.mark.parametrize("level", [8, IV_3_5])
-def test_it_was_one_before_3_6(level: int) -> None:
+def test_a_smaller_isr_was_a_new_leader_epoch_before_3_6(level: int) -> None:
     assert change(FOO, Wish(isr=[2, 1]), elr=False, level=level) == record(isr=[2, 1], leader=1)
 
 
 @LEVELS
-def test_a_larger_isr_or_another_order_is_none(level: int) -> None:
+def test_a_larger_or_reordered_isr_is_no_new_leader_epoch(level: int) -> None:
     before = partition([2, 1, 3, 4], [2, 1, 3], 1)
     assert change(before, Wish(isr=[2, 1, 3, 4]), elr=False, level=level) == record(isr=[2, 1, 3, 4])
     assert change(before, Wish(isr=[1, 3, 2]), elr=False, level=level) == record(isr=[1, 3, 2])
 
 
 @LEVELS
-def test_a_replica_that_goes_is_one(level: int) -> None:
+def test_a_removed_replica_is_a_new_leader_epoch(level: int) -> None:
     found = change(FOO, Wish(replicas=[2, 1, 4]), elr=False, level=level)
     assert found is not None
     assert (found.leader, found.isr) == (1, None)
 
 
 @LEVELS
-def test_a_replica_that_comes_is_none(level: int) -> None:
+def test_an_added_replica_is_no_new_leader_epoch(level: int) -> None:
     found = change(FOO, Wish(replicas=[2, 1, 3, 4], adding=[4]), elr=False, level=level)
     assert found is not None
     assert found.leader == NO_LEADER_CHANGE
 
 
 @pytest.mark.parametrize("level", [8, IV_3_5, IV_3_6, IV_3_7_DIRECTORIES])
-def test_an_isr_that_can_not_become_empty_is_none_for_its_size(level: int) -> None:
+def test_an_isr_that_cannot_become_empty_is_no_new_leader_epoch_for_its_size(level: int) -> None:
     """KAFKA-16624: the ISR stays as it was."""
     alone = partition([2], [2], 2)
     assert change(alone, Wish(isr=[]), nobody, elr=False, level=level) == record(leader=NO_LEADER)
 
 
 @pytest.mark.parametrize("where", [{"elr": False, "level": IV_3_5}, WITHOUT, WITH_ELR])
-def test_another_leader_is_one_with_the_isr_that_is_wanted(where: dict[str, Any]) -> None:
+def test_another_leader_is_a_new_epoch_with_the_wanted_isr(where: dict[str, Any]) -> None:
     assert change(FOO, Wish(isr=[2, 3]), **where) == record(isr=[2, 3], leader=2)
 
 
@@ -153,7 +153,7 @@ def test_another_order_of_the_replicas_is_made_at_once(where: dict[str, Any]) ->
 
 
 @EVERY
-def test_a_reassignment_is_completed_once_all_that_came_are_in_sync(where: dict[str, Any]) -> None:
+def test_a_reassignment_is_completed_once_all_added_replicas_are_in_sync(where: dict[str, Any]) -> None:
     assert change(BAR, Wish(isr=[1, 2, 3, 4]), **where) == record(
         replicas=[2, 3, 4],
         isr=[2, 3, 4],
@@ -186,7 +186,7 @@ def test_fewer_replicas_that_are_in_sync_are_made_at_once(where: dict[str, Any])
 
 
 @EVERY
-def test_a_replica_that_comes_has_the_directory_that_is_usual_there(where: dict[str, Any]) -> None:
+def test_an_added_replica_has_the_usual_directory(where: dict[str, Any]) -> None:
     way = towards([1, 2, 3, 4], FOO.replicas)
     assert change(FOO, Wish(replicas=way.replicas, adding=way.adding), **where) == record(
         replicas=[1, 2, 3, 4],
@@ -195,14 +195,14 @@ def test_a_replica_that_comes_has_the_directory_that_is_usual_there(where: dict[
     )
 
 
-def test_a_leader_that_goes_leads_no_more_though_nobody_can_in_its_place() -> None:
+def test_a_removed_leader_leads_no_more_though_nobody_can_replace_it() -> None:
     on_the_way = partition([2, 3, 0, 1], [0, 1], 0, removing_replicas=[0, 1], adding_replicas=[2, 3])
     assert change(on_the_way, Wish(isr=[0, 1, 2, 3]), nobody, **WITHOUT) == record(
         replicas=[2, 3], isr=[2, 3], removing_replicas=[], adding_replicas=[], leader=NO_LEADER
     )
 
 
-def test_no_replicas_at_all_are_never_said() -> None:
+def test_an_empty_list_of_replicas_is_never_recorded() -> None:
     assert change(FOO, Wish(replicas=[])) == record(leader=1)
 
 
@@ -222,7 +222,7 @@ def test_replicas_are_moved_to_other_directories() -> None:
     assert change(FOO, Wish(directories={3: elsewhere}), everybody, **WITHOUT) is None
 
 
-def test_directories_that_no_record_names_are_those_from_before_there_were_any() -> None:
+def test_directories_that_no_record_names_are_older_than_directory_ids() -> None:
     """A cluster may have begun with a metadata.version without directories."""
     old = partition([2, 1], [2, 1], 2, directories=[])
     assert change(old, Wish(replicas=[1, 2])) == record(replicas=[1, 2])

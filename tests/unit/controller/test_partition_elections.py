@@ -41,7 +41,7 @@ PREFERRED, ONLINE, UNCLEAN = Election.PREFERRED, Election.ONLINE, Election.UNCLE
         (ONLINE, [2, 3], 2),
     ],
 )
-def test_an_election_among_those_in_sync(
+def test_an_election_among_replicas_in_sync(
     election: Election, isr: list[int] | None, leader: int, where: dict[str, Any]
 ) -> None:
     wish = Wish(isr=isr, election=election)
@@ -135,11 +135,11 @@ def test_every_kind_of_election(
         assert now.last_known_elr == []
 
 
-def test_without_eligible_replicas_nobody_leads_who_has_just_left() -> None:
+def test_without_eligible_replicas_a_replica_that_just_left_cannot_lead() -> None:
     assert change(partition([1, 2], [1], 1), Wish(isr=[]), everybody, elr=False) == record(leader=NO_LEADER)
 
 
-def test_without_eligible_replicas_nobody_is_elected_for_having_led_last() -> None:
+def test_without_eligible_replicas_the_last_leader_is_not_elected() -> None:
     left = partition([1, 2], [], NO_LEADER, last_known_elr=[1])
     assert change(left, NOTHING, everybody, elr=False) is None
 
@@ -174,7 +174,7 @@ def test_a_leader_that_comes_and_goes_changes_nothing_about_its_recovery() -> No
     assert after(offline, back).leader_recovery_state == RECOVERING
 
 
-def test_another_unclean_election_while_it_recovers_is_no_change_of_that() -> None:
+def test_another_unclean_election_does_not_change_the_recovery_state() -> None:
     recovering = partition([1, 2, 3], [1], 1, leader_recovery_state=RECOVERING)
     found = change(recovering, Wish(isr=[], election=UNCLEAN), only(2), elr=False)
     assert found == record(leader=2, isr=[2])
@@ -184,9 +184,7 @@ def test_another_unclean_election_while_it_recovers_is_no_change_of_that() -> No
     ("before", "wanted", "said"),
     [(RECOVERING, RECOVERED, RECOVERED), (RECOVERED, RECOVERING, RECOVERING), (RECOVERING, RECOVERING, -1)],
 )
-def test_the_recovery_state_that_is_wanted_is_told_where_it_is_another_one(
-    before: int, wanted: int, said: int
-) -> None:
+def test_the_wanted_recovery_state_is_recorded_if_it_differs(before: int, wanted: int, said: int) -> None:
     found = change(
         partition([2, 1], [2], 2, leader_recovery_state=before),
         Wish(isr=[2, 1], leader_recovery_state=wanted),

@@ -39,7 +39,7 @@ def test_active_brokers_with_a_replica_could_lead(cluster: Cluster) -> None:
     assert accepted(cluster, LeaderAcceptor(cluster.image)) == [1]
 
 
-def test_what_is_being_decided_counts_before_records_say_it(cluster: Cluster) -> None:
+def test_a_decision_under_way_counts_before_its_records_exist(cluster: Cluster) -> None:
     cluster.fence(2)
     assert accepted(cluster, LeaderAcceptor(cluster.image, added=2)) == [1, 2, 3]
     assert accepted(cluster, LeaderAcceptor(cluster.image, without=[1])) == [3]
@@ -58,7 +58,7 @@ def test_a_directory_that_is_offline_keeps_its_broker_from_leading(
 
 
 @pytest.mark.parametrize(("where", "is_one"), [(directory(2, 1), True), (UNASSIGNED, True), (LOST, False)])
-def test_a_broker_that_has_told_of_no_directories_has_all_but_lost_ones(
+def test_a_broker_without_registered_directories_has_all_but_lost_ones(
     cluster: Cluster, where: bytes, is_one: bool
 ) -> None:
     """KAFKA-16162: the broker registered before records could name directories."""
@@ -68,7 +68,7 @@ def test_a_broker_that_has_told_of_no_directories_has_all_but_lost_ones(
     assert (2 in accepted(cluster, LeaderAcceptor(cluster.image))) is is_one
 
 
-def test_without_directories_in_the_records_every_one_is_online(cluster: Cluster) -> None:
+def test_without_directories_in_the_records_every_replica_is_online(cluster: Cluster) -> None:
     cluster.change(directories=[])
     assert accepted(cluster, LeaderAcceptor(cluster.image)) == [1, 2, 3]
 
@@ -104,7 +104,7 @@ def test_the_nearest_setting_counts(
     assert PartitionTerms(cluster.image, own).of(cluster.image.topics["t"]).min_isr == counts
 
 
-def test_a_topic_that_has_none_yet_counts_as_one_of_one_replica(cluster: Cluster) -> None:
+def test_a_topic_without_partitions_counts_as_having_one_replica(cluster: Cluster) -> None:
     cluster.topic("u")
     cluster.configure(MIN_ISR, "2", None)
     assert PartitionTerms(cluster.image, OWN).of(cluster.image.topics["u"]).min_isr == 1
@@ -164,7 +164,7 @@ def test_a_partition_is_known_by_name_and_number(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("name", "index"), [("u", 0), ("t", 2), ("t", -1)])
-def test_what_is_not_there_is_refused(cluster: Cluster, name: str, index: int) -> None:
+def test_a_missing_partition_is_refused(cluster: Cluster, name: str, index: int) -> None:
     with pytest.raises(KafkaError) as refused:
         partition_named(cluster.image, name, index)
     assert refused.value.error is Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -60,7 +60,7 @@ def test_brokers_that_are_fenced_one_after_another_leave_the_isr() -> None:
     ]
 
 
-def test_who_leaves_stays_eligible_once_too_few_are_in_sync() -> None:
+def test_a_replica_that_leaves_stays_eligible_once_too_few_are_in_sync() -> None:
     cluster = Cluster(0, 1, 2, 3)
     cluster.topic("t", [0, 1, 2, 3])
     cluster.configure(MIN_ISR, "3")
@@ -111,7 +111,7 @@ def test_partitions_in_a_directory_that_is_lost_are_led_elsewhere() -> None:
     ]
 
 
-def test_so_are_those_that_a_broker_has_put_into_one_that_is_offline() -> None:
+def test_replicas_assigned_to_an_offline_directory_leave_too() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2], [1, 2], [2, 1])
     topic = cluster.image.topics["t"]
@@ -178,7 +178,7 @@ def test_the_present_leader_stays_whatever_is_preferred() -> None:
 
 
 @pytest.mark.parametrize("where", ["t", None])
-def test_whoever_comes_leads_where_settings_allow_it(where: str | None) -> None:
+def test_any_returning_replica_leads_where_settings_allow_it(where: str | None) -> None:
     cluster = Cluster(1, 2, elr=False)
     cluster.topic("t", [1, 2])
     cluster.fence(2, 1)
@@ -198,7 +198,7 @@ def test_the_controllers_own_file_may_allow_it() -> None:
     ]
 
 
-def test_who_goes_is_not_elected_uncleanly() -> None:
+def test_a_departing_broker_is_not_elected_uncleanly() -> None:
     """According to the records the broker is still active."""
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
@@ -237,7 +237,7 @@ def test_an_eligible_broker_that_is_unregistered_is_waited_for_no_longer_where_s
 # --- whom a change concerns -----------------------------------------------------------------------------------
 
 
-def test_a_broker_that_comes_concerns_partitions_without_a_leader_alone() -> None:
+def test_a_returning_broker_concerns_only_partitions_without_a_leader() -> None:
     """Other partitions may need an election as well, but this broker isn't the reason."""
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2], [2])
@@ -248,7 +248,7 @@ def test_a_broker_that_comes_concerns_partitions_without_a_leader_alone() -> Non
     ]
 
 
-def test_a_broker_that_may_have_lost_something_concerns_those_that_it_would_be_missed_in_alone() -> None:
+def test_a_broker_that_may_have_lost_something_concerns_only_partitions_that_need_it() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.topic("t", [1, 2], [1, 3], [1])
     cluster.change(index=0, eligible_leader_replicas=[2], isr=[1])
@@ -268,7 +268,7 @@ def test_a_directory_concerns_the_partitions_in_it_be_they_in_sync_or_not() -> N
     assert cluster.updates(1, directories=[directory(2)]) == []
 
 
-def test_several_changes_at_once_concern_what_each_does() -> None:
+def test_several_changes_at_once_affect_their_own_partitions() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.topic("t", [1, 2], [3], [2, 3])
     cluster.fence(3)
@@ -279,7 +279,7 @@ def test_several_changes_at_once_concern_what_each_does() -> None:
     ]
 
 
-def test_nothing_is_concerned_by_no_change() -> None:
+def test_no_change_concerns_nothing() -> None:
     cluster = Cluster(1)
     cluster.topic("t", [1])
     cluster.change(leader=NO_LEADER)

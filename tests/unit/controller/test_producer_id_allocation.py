@@ -81,6 +81,6 @@ def test_a_block_that_would_be_too_short_isn_t_given(controller: ActiveControlle
         allocated(controller)
 
 
-def test_what_isn_t_written_is_told_so(controller: ActiveController) -> None:
+def test_a_failed_write_is_reported_to_the_caller(controller: ActiveController) -> None:
     failure = KafkaError(Error.NOT_CONTROLLER)
     assert allocate_producer_ids(controller.image, BrokerIncarnation(1, 100)).answer(failure) is failure

@@ -24,7 +24,7 @@ def partition(replicas: list[int], isr: list[int], adding: list[int], removing: 
         ([3, 2, 1, 0], [0, 1, 3, 2], Reassignment([0, 1, 3, 2], [], [])),
     ],
 )
-def test_who_comes_is_among_the_wanted_and_who_goes_is_behind_them(
+def test_added_replicas_are_among_the_wanted_and_removed_ones_follow_them(
     now: list[int], wanted: list[int], on_the_way: Reassignment
 ) -> None:
     assert towards(wanted, now) == on_the_way
@@ -54,7 +54,7 @@ def test_who_comes_is_among_the_wanted_and_who_goes_is_behind_them(
         ([0, 1, 2], [1, 2], [2, 1], Completed([1, 2], [2, 1])),
     ],
 )
-def test_it_is_done_once_all_that_came_are_in_sync(
+def test_a_reassignment_is_done_once_all_added_replicas_are_in_sync(
     now: list[int], wanted: list[int], isr: list[int], completed: Completed | None
 ) -> None:
     assert towards(wanted, now).completed(isr) == completed
@@ -83,7 +83,7 @@ def test_it_is_under_way_while_any_replica_comes_or_goes(
         (partition([4, 5, 3, 2, 1], [4, 5], [4, 5], [2]), [3, 2, 1], [3], True),
     ],
 )
-def test_taken_back_it_leaves_those_that_were_there_and_one_that_is_taken_for_in_sync(
+def test_taking_it_back_leaves_the_old_replicas_and_one_counted_as_in_sync(
     before: PartitionImage, replicas: list[int], isr: list[int], unclean: bool
 ) -> None:
     assert reverted(before) == (replicas, isr, unclean)

@@ -137,7 +137,7 @@ def test_partitions_are_reassigned_listed_and_taken_back() -> None:
     assert ongoing(cluster) == []
 
 
-def test_what_can_be_done_at_once_is_and_the_rest_waits_for_those_that_come() -> None:
+def test_immediate_changes_are_made_at_once_and_the_rest_waits_for_added_replicas() -> None:
     cluster = Cluster(0, 1, 2, 3, 4)
     cluster.topic("t", [1, 2, 3, 4], [0, 1, 2, 3], [4, 3, 1, 0], [2, 3, 4, 1])
     cluster.topic("u", [4, 3, 2])
@@ -177,7 +177,7 @@ def test_a_reassignment_is_replaced_by_another_one() -> None:
     assert cluster.partition().leader == 2
 
 
-def test_what_comes_and_goes_stays_where_the_new_one_has_nothing_in_its_place() -> None:
+def test_a_replica_added_and_removed_stays_if_the_new_reassignment_has_no_substitute() -> None:
     """Kafka does so, too, and then waits until the reassignment is taken back."""
     cluster = Cluster(0, 1, 2, 3)
     cluster.topic("t", [3, 2, 1])
@@ -260,7 +260,7 @@ def test_no_unclean_election_is_held_for_a_reassignment() -> None:
     assert [*result.records] == [changed(replicas=[1, 2, 3], adding_replicas=[3])]
 
 
-def test_what_could_not_be_written_is_told_to_those_that_nothing_else_spoke_against() -> None:
+def test_a_failed_write_is_answered_for_entries_without_another_error() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1, 2])
     answer = reassign(cluster, {"t": {0: [2, 1], 1: [1]}}).answer(KafkaError(Error.NOT_CONTROLLER))
@@ -316,7 +316,7 @@ def test_the_replicas_that_are_wanted_count_as_far_as_they_are_looked_at() -> No
         assert pauses(reassigned_partitions(cluster.image, request, OWN)) == count
 
 
-def test_whoever_asks_may_rule_out_what_was_listed_already() -> None:
+def test_the_caller_may_exclude_reassignments_already_listed() -> None:
     cluster = Cluster(1, 2)
     cluster.topic("t", [1])
     reassign(cluster, {"t": {0: [1, 2]}})

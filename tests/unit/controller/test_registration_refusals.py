@@ -139,7 +139,7 @@ def test_the_first_check_that_fails_tells(earlier: str, later: str) -> None:
     assert with_another_broker().refusal(registration(**fields)) == REFUSALS[earlier][1:]
 
 
-def test_another_runs_session_counts_behind_the_cluster_and_before_all_else() -> None:
+def test_another_runs_session_is_checked_after_the_cluster_and_before_all_else() -> None:
     controller = with_another_broker()
     controller.start(1)
     other_cluster, from_zookeeper = REFUSALS["another cluster"], REFUSALS["from ZooKeeper"]
@@ -151,12 +151,12 @@ def test_another_runs_session_counts_behind_the_cluster_and_before_all_else() ->
     )
 
 
-def test_a_host_of_one_letter_is_none_that_is_blank() -> None:
+def test_a_host_of_one_letter_is_not_blank() -> None:
     assert ActiveController().register(registration(listeners=[listener(host=" !")]))[1] == 100
 
 
 class TestFeatures:
-    def test_those_at_level_0_needn_t_be_known(self) -> None:
+    def test_features_at_level_0_need_not_be_known(self) -> None:
         controller = ActiveController()
         _, epoch = controller.register(
             registration(features=features(metadata_version=(7, 30))), kraft_version=0
@@ -189,7 +189,7 @@ class TestDirectories:
         request = registration(log_dirs=[number.to_bytes(16, "big")])
         assert ActiveController().refusal(request)[1] == "Reserved directory ID in request"
 
-    def test_so_are_those_whose_second_half_is_negative_to_kafka(self) -> None:
+    def test_ids_whose_second_half_is_negative_to_kafka_are_reserved_too(self) -> None:
         request = registration(log_dirs=[bytes(8) + b"\x80" + bytes(7)])
         assert ActiveController().refusal(request)[1] == "Reserved directory ID in request"
 
@@ -197,7 +197,7 @@ class TestDirectories:
         "directory_id",
         [(100).to_bytes(16, "big"), bytes(7) + b"\x01" + bytes(8), bytes(8) + b"\x01" + bytes(7)],
     )
-    def test_all_others_are_free(self, directory_id: bytes) -> None:
+    def test_all_other_ids_are_free(self, directory_id: bytes) -> None:
         assert ActiveController().register(registration(log_dirs=[directory_id]))[1] == 100
 
     def test_a_broker_keeps_its_own_over_runs(self) -> None:

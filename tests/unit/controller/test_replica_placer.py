@@ -56,7 +56,7 @@ def test_replicas_of_kafkas_own_cases(brokers: str, replication_factor: int, exp
     assert placed(placer, cluster(brokers), count, replication_factor) == expected
 
 
-def test_of_200_partitions_each_pair_of_brokers_has_as_many_as_in_kafka() -> None:
+def test_each_pair_of_brokers_has_as_many_of_200_partitions_as_in_kafka() -> None:
     pairs = Counter(placed(StripedReplicaPlacer(MockRandom().draw), cluster("0 1 2 3"), 200, 2).split())
     as_in_kafka = {
         0: {1: 14, 2: 22, 3: 14},
@@ -85,7 +85,7 @@ def test_the_same_draws_come_to_the_same_replicas_as_in_kafka(line: str) -> None
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
-def test_too_few_brokers_are_told_with_their_number() -> None:
+def test_too_few_brokers_are_reported_with_their_number() -> None:
     assert refusal("10/1 11/1", 3) == (
         "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some "
         "brokers have all their log directories cordoned."
@@ -93,7 +93,7 @@ def test_too_few_brokers_are_told_with_their_number() -> None:
 
 
 @pytest.mark.parametrize("brokers", ["", "10/1! 11/1!", "10~", "10! 11~"])
-def test_somebody_has_to_be_there_to_lead(brokers: str) -> None:
+def test_a_leader_needs_a_usable_broker(brokers: str) -> None:
     told = "All brokers are currently fenced, or have all their log directories cordoned."
     assert refusal(brokers, 1) == refusal(brokers, 3) == told
 
@@ -112,7 +112,7 @@ def test_however_many_are_wanted_they_are_made_as_they_are_taken() -> None:
 # --- who can be used ----------------------------------------------------------------------------------------
 
 
-def test_who_is_about_to_go_is_not_used_and_who_has_gone_is_used_as_one_that_is_fenced() -> None:
+def test_a_broker_about_to_go_is_not_used_and_a_gone_one_counts_as_fenced() -> None:
     assert usable_brokers(cluster("1/a 2~ 3!~ 4!")) == [
         UsableBroker(1, "a", fenced=False),
         UsableBroker(3, None, fenced=True),
@@ -120,7 +120,7 @@ def test_who_is_about_to_go_is_not_used_and_who_has_gone_is_used_as_one_that_is_
     ]
 
 
-def test_brokers_whose_directories_are_all_cordoned_are_not_used() -> None:
+def test_brokers_with_only_cordoned_directories_are_not_used() -> None:
     image = cluster()
     first, second = directory(1, 1), directory(1, 2)
     register(image, 1, directories=[first, second], cordoned=[second, first])
@@ -131,7 +131,7 @@ def test_brokers_whose_directories_are_all_cordoned_are_not_used() -> None:
     assert [broker.broker_id for broker in usable_brokers(image)] == [2, 3, 4, 5]
 
 
-def test_cordons_that_are_told_later_count() -> None:
+def test_cordons_reported_later_count() -> None:
     image = cluster("1 2")
     image.apply(
         records.BrokerRegistrationChangeRecord(
@@ -150,7 +150,7 @@ def test_a_broker_without_a_rack_is_in_another_one_than_that_of_the_empty_name()
 # --- in which directory -------------------------------------------------------------------------------------
 
 
-def test_a_brokers_only_directory_is_named_and_of_several_none() -> None:
+def test_a_brokers_only_directory_is_named_but_none_of_several() -> None:
     image = cluster("1")
     register(image, 2, directories=[directory(2, 1), directory(2, 2)])
     register(image, 3, directories=[])
@@ -169,7 +169,7 @@ def test_ids_that_stand_for_no_directory_are_kafkas() -> None:
     assert [uuid_to_text(each) for each in (MIGRATING, UNASSIGNED, LOST)] == texts
 
 
-def test_who_sees_its_own_directories_chooses_among_them_and_leaves_other_brokers_theirs() -> None:
+def test_a_broker_chooses_among_its_own_directories_and_leaves_others_theirs() -> None:
     image = cluster("2")
     first, second = directory(1, 1), directory(1, 2)
     register(image, 1, directories=[first, second])

@@ -45,7 +45,7 @@ class TestDirectories:
         controller.updates.changes.clear()
         return controller, broker
 
-    def test_partitions_in_one_that_failed_change_and_then_the_registration(self) -> None:
+    def test_partitions_in_a_failed_directory_change_before_the_registration(self) -> None:
         controller, broker = self.controller()
         decided, reply = controller.heartbeat(beat(broker, 200, offline_log_dirs=[self.B]))
         assert [*decided] == [MARK, log_dirs(broker, self.C, self.A)]
@@ -58,14 +58,14 @@ class TestDirectories:
         assert [*decided] == [MARK, log_dirs(broker, self.B)]
         assert controller.updates.changes == [BrokerChange(removed=1, directories=[self.C, self.A])]
 
-    def test_one_that_failed_before_is_named_again_and_changes_nothing(self) -> None:
+    def test_a_directory_that_failed_before_is_named_again_and_changes_nothing(self) -> None:
         controller, broker = self.controller()
         controller.heartbeat(beat(broker, 200, offline_log_dirs=[self.B]))
         assert controller.heartbeat(beat(broker, 200, offline_log_dirs=[self.B])) == ([], RUNS)
         decided, _ = controller.heartbeat(beat(broker, 200, offline_log_dirs=[self.B, self.A]))
         assert [*decided] == [MARK, log_dirs(broker, self.C)]
 
-    def test_one_that_the_registration_has_not_changes_nothing(self) -> None:
+    def test_a_directory_missing_from_the_registration_changes_nothing(self) -> None:
         controller, broker = self.controller()
         assert controller.heartbeat(beat(broker, 200, offline_log_dirs=[directory(2)])) == ([], RUNS)
 
@@ -106,16 +106,16 @@ class TestDirectories:
             RUNS,
         )
 
-    def test_nothing_told_is_no_change(self) -> None:
+    def test_an_absent_list_is_no_change(self) -> None:
         controller, broker = self.controller()
         controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[self.A]))
         assert controller.heartbeat(beat(broker, 200, cordoned_log_dirs=None)) == ([], RUNS)
 
-    def test_before_metadata_version_knows_of_cordoned_ones_they_are_passed_over(self) -> None:
+    def test_cordoned_directories_are_skipped_before_metadata_version_knows_of_them(self) -> None:
         controller, broker = self.controller(29)
         assert controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[self.A])) == ([], RUNS)
 
-    def test_a_new_registration_has_to_be_told_anew(self) -> None:
+    def test_after_a_new_registration_cordons_have_to_be_reported_again(self) -> None:
         controller, broker = self.controller()
         controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[]))
         controller.register(registration(log_dirs=[self.A]))

@@ -39,21 +39,19 @@ def heard() -> Heard:
     return Heard()
 
 
-def test_nobody_waits_where_nothing_was_appended(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
+def test_no_answer_waits_if_nothing_was_appended(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
     runtime.lags = True
     gate.when_committed(heard("read"))
     assert heard.all == ["read"]
 
 
-def test_nobody_waits_where_appending_is_committing(gate: Gate, heard: Heard) -> None:
+def test_no_answer_waits_if_appending_is_committing(gate: Gate, heard: Heard) -> None:
     assert gate.append([RECORD, RECORD]) == 2
     gate.when_committed(heard("write"))
     assert heard.all == ["write"]
 
 
-def test_an_answer_waits_for_what_was_appended_before_it(
-    gate: Gate, runtime: FakeRuntime, heard: Heard
-) -> None:
+def test_an_answer_waits_for_earlier_appends(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
     runtime.lags = True
     gate.append([RECORD])
     gate.when_committed(heard("write"))
@@ -71,7 +69,7 @@ def test_an_answer_waits_for_what_was_appended_before_it(
     assert heard.all[-1] == "later"
 
 
-def test_a_lost_append_is_told_to_those_who_wait_for_it_and_to_nobody_after(
+def test_a_lost_append_fails_the_answers_that_wait_for_it_and_none_after(
     gate: Gate, runtime: FakeRuntime, heard: Heard
 ) -> None:
     runtime.lags = True
@@ -86,7 +84,7 @@ def test_a_lost_append_is_told_to_those_who_wait_for_it_and_to_nobody_after(
     assert heard.all[1:] == ["next"]
 
 
-def test_who_waits_at_a_closed_gate_is_told_once_that_the_coordinator_is_elsewhere(
+def test_answers_waiting_at_a_closed_gate_learn_once_that_the_coordinator_is_elsewhere(
     gate: Gate, runtime: FakeRuntime, heard: Heard
 ) -> None:
     runtime.lags = True
@@ -107,9 +105,7 @@ def test_who_waits_at_a_closed_gate_is_told_once_that_the_coordinator_is_elsewhe
     assert len(runtime.log) == 1
 
 
-def test_an_append_that_is_refused_keeps_nobody_waiting(
-    gate: Gate, runtime: FakeRuntime, heard: Heard
-) -> None:
+def test_a_refused_append_delays_no_answer(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
     runtime.lags = True
     runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError):
@@ -118,7 +114,7 @@ def test_an_append_that_is_refused_keeps_nobody_waiting(
     assert heard.all == ["read"]
 
 
-def test_what_one_of_them_does_lets_nobody_in_before_it_has_returned(
+def test_an_append_in_a_callback_lets_nobody_in_before_the_callback_returns(
     gate: Gate, runtime: FakeRuntime, heard: Heard
 ) -> None:
     def appends_more(error: KafkaError | None) -> None:
@@ -136,7 +132,7 @@ def test_what_one_of_them_does_lets_nobody_in_before_it_has_returned(
     assert heard.all == ["begins", "ends", "second", "its own"]
 
 
-def test_one_of_them_can_close_the_gate_behind_itself(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
+def test_a_callback_can_close_the_gate_behind_itself(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
     runtime.lags = True
     gate.append([RECORD])
     gate.when_committed(lambda error: gate.close())
@@ -147,9 +143,7 @@ def test_one_of_them_can_close_the_gate_behind_itself(gate: Gate, runtime: FakeR
     assert heard.all == [("second", Error.NOT_COORDINATOR), ("third", Error.NOT_COORDINATOR)]
 
 
-def test_one_that_fails_keeps_nobody_behind_it_waiting(
-    gate: Gate, runtime: FakeRuntime, heard: Heard
-) -> None:
+def test_a_failing_callback_delays_nobody_behind_it(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
     def fail(error: KafkaError | None) -> None:
         raise RuntimeError("of somebody else")
 
@@ -163,7 +157,7 @@ def test_one_that_fails_keeps_nobody_behind_it_waiting(
     assert gate.is_open
 
 
-def test_what_is_written_and_can_not_be_waited_for_breaks_an_invariant(
+def test_a_written_record_that_cannot_be_waited_for_breaks_an_invariant(
     gate: Gate, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.lags = True

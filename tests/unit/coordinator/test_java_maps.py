@@ -50,7 +50,7 @@ def test_some_histories_are_long() -> None:
     assert longest > 300
 
 
-def test_a_set_is_sized_by_what_it_is_made_of() -> None:
+def test_a_set_is_sized_by_the_number_given() -> None:
     assert [*JavaSet.of([17, 1])] == [17, 1]
     assert [*JavaSet.of([17, 1], 13)] == [1, 17]
 
@@ -95,7 +95,7 @@ def test_records_are_walked_as_java_walks_them() -> None:
     )
 
 
-def test_a_map_grows_for_all_that_is_put_as_java_lets_it() -> None:
+def test_a_map_grows_for_bulk_puts_as_in_java() -> None:
     def of(*keys: int) -> JavaMap[int, int]:
         made: JavaMap[int, int] = JavaMap()
         for key in keys:

@@ -79,7 +79,7 @@ def test_a_name_is_matched_as_a_whole(regex: str, name: str, expected: bool) -> 
         ("((a{1000}){1000})", "expression too large"),
     ],
 )
-def test_an_expression_that_makes_no_sense_is_refused(regex: str, complaint: str) -> None:
+def test_a_nonsense_expression_is_refused(regex: str, complaint: str) -> None:
     with pytest.raises(PatternSyntaxError, match=f"^{re.escape(complaint)}$"):
         compile_pattern(regex)
 
@@ -144,7 +144,7 @@ def test_an_expression_that_becomes_too_large_is_refused_before_it_does(regex: s
     ("limit", "most", "fits", "too_large"),
     [("MAX_STEPS", 50, "a{40}", "a{60}"), ("MAX_BITS", 100, "a?b?", "(.?){50}")],
 )
-def test_steps_and_bits_are_bounded_each_by_itself(
+def test_steps_and_bits_are_bounded_separately(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int, fits: str, too_large: str
 ) -> None:
     compile_pattern(too_large)
@@ -171,7 +171,7 @@ def test_loops_within_loops_are_followed_in_a_few_turns() -> None:
 
 
 @pytest.mark.limit("coordinator.java.re2.MAX_REMEMBERED")
-def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton, "MAX_REMEMBERED", 10)
     pattern = compile_pattern(".*a.{0,20}")
 
@@ -256,7 +256,7 @@ def test_a_class_that_is_repeated_is_made_once() -> None:
     assert len({id(each) for each in pattern._takers}) <= 3
 
 
-def test_plain_expressions_match_what_pythons_do() -> None:
+def test_plain_expressions_match_as_pythons_do() -> None:
     chance = random.Random(7)
 
     def expression(depth: int) -> str:

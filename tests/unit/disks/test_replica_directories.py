@@ -62,7 +62,7 @@ def place(
 
 
 @pytest.mark.parametrize("offline", [False, True])
-def test_it_is_where_the_record_says_and_nobody_is_told(offline: bool) -> None:
+def test_a_replica_is_in_its_recorded_directory_without_a_report(offline: bool) -> None:
     assert place(A, offline=offline) == ("a", [])
     assert place(A, found=A, offline=offline) == ("a", [])
 
@@ -75,12 +75,12 @@ def test_a_folder_that_is_found_counts(named: bytes) -> None:
 
 @pytest.mark.parametrize("named", [UNASSIGNED, MIGRATING])
 @pytest.mark.parametrize("offline", [False, True])
-def test_one_without_a_directory_goes_where_it_is_preferred(named: bytes, offline: bool) -> None:
+def test_a_replica_without_a_directory_goes_where_it_is_preferred(named: bytes, offline: bool) -> None:
     assert place(named, offline=offline) == ("b", [B])
 
 
 @pytest.mark.parametrize("named", [GONE, LOST])
-def test_of_a_directory_that_isnt_there_it_goes_to_another_unless_it_may_come_back(named: bytes) -> None:
+def test_a_replica_of_a_missing_directory_goes_elsewhere_unless_that_may_come_back(named: bytes) -> None:
     assert place(named) == ("b", [B])
     assert place(named, offline=True) == (None, [])
 
@@ -96,5 +96,5 @@ def test_a_folder_in_a_directory_that_has_failed_since_doesnt_count() -> None:
     assert place(A, found=GONE) == ("a", [])
 
 
-def test_nobody_is_told_where_records_dont_name_directories() -> None:
+def test_nothing_is_reported_if_records_do_not_name_directories() -> None:
     assert place(MIGRATING, level=DIRECTORIES_SINCE - 1) == ("b", [])

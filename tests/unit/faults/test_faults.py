@@ -42,7 +42,7 @@ def faults() -> tuple[Faults, list[str]]:
 
 
 @pytest.mark.limit("broker.faults.faults.MOST_FAULTS")
-def test_so_many_are_armed_at_a_time() -> None:
+def test_armed_faults_have_a_limit() -> None:
     made, did = faults()
     numbers = [made.arm({"do": "hold"}) for _ in range(MOST_FAULTS)]
     with pytest.raises(FaultError, match="1000 faults are armed"):
@@ -53,7 +53,7 @@ def test_so_many_are_armed_at_a_time() -> None:
 
 
 @pytest.mark.limit("broker.faults.altered_answers.MOST_REMEMBERED")
-def test_so_many_answers_are_remembered() -> None:
+def test_remembered_answers_have_a_limit() -> None:
     answered: dict[bytes, Any] = {}
     for number in range(MOST_REMEMBERED + 1):
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=str(number))])
@@ -62,7 +62,7 @@ def test_so_many_answers_are_remembered() -> None:
     assert as_it_was(answered, 12, MetadataRequest(topics=[MetadataRequestTopic(name="0")]), "now") == 0
 
 
-def test_around_a_handler_that_none_is_about_there_is_nothing() -> None:
+def test_a_handler_that_no_fault_is_about_is_not_wrapped() -> None:
     made, _ = faults()
 
     def handle(context: Any, request: Any) -> None: ...
@@ -107,11 +107,11 @@ def name_of(topic_id: bytes) -> str | None:
         ),
     ],
 )
-def test_which_partitions_a_request_names(request_: Any, named: list[tuple[str, int | None]]) -> None:
+def test_the_partitions_that_a_request_names(request_: Any, named: list[tuple[str, int | None]]) -> None:
     assert [*topics_of(request_, name_of)] == named
 
 
-def test_which_groups_and_transactions_a_request_names() -> None:
+def test_the_groups_and_transactions_that_a_request_names() -> None:
     assert ids_of(FindCoordinatorRequest(key="g", key_type=0), "group") == {"g"}
     assert ids_of(FindCoordinatorRequest(key="g", key_type=0), "transactional_id") == set()
     assert ids_of(FindCoordinatorRequest(coordinator_keys=["t"], key_type=1), "transactional_id") == {"t"}
@@ -120,7 +120,7 @@ def test_which_groups_and_transactions_a_request_names() -> None:
     assert ids_of(AddPartitionsToTxnRequest(transactions=[transaction]), "transactional_id") == {"t"}
 
 
-def test_what_stands_in_a_field() -> None:
+def test_the_values_of_a_field() -> None:
     request = FetchRequest(topics=[FetchTopic(topic="a"), FetchTopic(topic="b")], max_wait_ms=7)
     assert values_of(request, "max_wait_ms") == [7]
     assert values_of(request, "topics.topic") == ["a", "b"]

@@ -43,7 +43,7 @@ def given(path: Path) -> set[tuple[str, str]]:
     return found
 
 
-def test_kafka_never_gave_one_that_its_api_cannot_give() -> None:
+def test_kafka_never_gave_an_error_that_its_api_cannot_give() -> None:
     found = set().union(*map(given, RECORDED.glob("*.json.gz")))
     assert len(found) > 300
     wrong = {(api, error) for api, error in found if not can_give(api, Error[error])}
@@ -64,11 +64,11 @@ def test_each_error_can_be_given_by_some_api() -> None:
         (["EndTxn", "Fetch"], "CONCURRENT_TRANSACTIONS"),
     ],
 )
-def test_a_fault_of_such_an_error_is_refused_with_those_that_there_are(api: Any, error: str) -> None:
+def test_a_fault_with_such_an_error_is_refused_with_the_possible_ones(api: Any, error: str) -> None:
     with pytest.raises(FaultError, match=f"can't give {error}; it can give .*UNKNOWN_SERVER_ERROR"):
         ArmedFault(1, {"api": api, "do": "error", "error": error})
 
 
-def test_what_an_api_can_give() -> None:
+def test_the_errors_that_an_api_can_give() -> None:
     assert {"PRODUCER_FENCED", "CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR"} <= {*possible_errors("EndTxn")}
     assert "NONE" not in possible_errors("EndTxn")

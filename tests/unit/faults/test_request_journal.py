@@ -82,7 +82,7 @@ def batch() -> bytearray:
     return build_batch_of_one_time(1, [(b"key", b"ten")], producer_id=7, producer_epoch=2)
 
 
-def test_who_asked_what_and_was_told_what_and_how_long_it_took() -> None:
+def test_an_entry_holds_the_client_the_request_the_answer_and_the_time() -> None:
     asked = Asked()
     answer = asked.ask(end_txn(), EndTxnResponse(error_code=Error.NOT_COORDINATOR), 3)
     assert answer == EndTxnResponse(error_code=Error.NOT_COORDINATOR)
@@ -107,7 +107,7 @@ def test_who_asked_what_and_was_told_what_and_how_long_it_took() -> None:
     }
 
 
-def test_a_produce_is_told_by_its_batches_and_its_buffer_is_let_go() -> None:
+def test_a_produce_is_shown_by_its_batches_and_its_buffer_is_released() -> None:
     asked = Asked()
     buffer = batch()
     asked.ask(produced(memoryview(buffer)), offset_of(12), 9)
@@ -177,7 +177,7 @@ def test_the_errors_of_a_fetch_stay_and_its_records_do_not() -> None:
     assert told["request"]["isolation_level"] == 1
 
 
-def test_nothing_secret_is_told() -> None:
+def test_no_secret_is_shown() -> None:
     asked = Asked()
     asked.ask(SaslAuthenticateRequest(auth_bytes=b"secret"), SaslAuthenticateResponse())
     assert "secret" not in str(asked.told())
@@ -195,7 +195,7 @@ def test_nothing_secret_is_told() -> None:
         ({"fields": {"committed": False}}, 1),
     ],
 )
-def test_it_is_asked_by_what_a_fault_is_about(about: dict[str, Any], count: int) -> None:
+def test_the_journal_is_filtered_as_a_fault_is(about: dict[str, Any], count: int) -> None:
     asked = Asked()
     asked.ask(end_txn(), EndTxnResponse())
     asked.ask(end_txn("other", committed=False), EndTxnResponse(), client_id="b")
@@ -204,7 +204,7 @@ def test_it_is_asked_by_what_a_fault_is_about(about: dict[str, Any], count: int)
 
 
 @pytest.mark.parametrize("about", [{"api": "EndTransaction"}, {"do": "drop"}, {"nth": 2}])
-def test_what_no_request_is_known_by_is_refused(about: dict[str, Any]) -> None:
+def test_an_unknown_filter_is_refused(about: dict[str, Any]) -> None:
     with pytest.raises(FaultError):
         Asked().told(**about)
 
@@ -228,7 +228,7 @@ def test_one_question_looks_at_a_bounded_number() -> None:
 
 
 @pytest.mark.limit("broker.faults.request_journal.MOST_PAGE_BYTES")
-def test_an_answer_is_told_in_pages() -> None:
+def test_an_answer_comes_in_pages() -> None:
     asked = Asked(size=MOST_SCANNED)
     for _ in range(MOST_SCANNED):
         asked.ask(end_txn(), EndTxnResponse())
@@ -241,7 +241,7 @@ def test_an_answer_is_told_in_pages() -> None:
 
 
 @pytest.mark.limit("broker.faults.request_journal.MOST_PLACES")
-def test_of_a_long_request_it_has_the_first_places() -> None:
+def test_only_the_first_places_of_a_long_request_are_kept() -> None:
     asked = Asked()
     topics = [MetadataRequestTopic(name=f"t{number}") for number in range(MOST_PLACES + 1)]
     request = MetadataRequest(topics=topics)

@@ -54,7 +54,7 @@ def test_each_line_is_as_prometheus_client_writes_it(accept: str) -> None:
     assert exposition(found, is_openmetrics=bool(accept)) == encode(Collected(found))  # type: ignore[arg-type]
 
 
-def test_who_reads_it_finds_what_was_told() -> None:
+def test_a_reader_of_the_text_finds_the_same_values() -> None:
     text = exposition(families(), is_openmetrics=False).decode()
     [family] = [each for each in text_string_to_metric_families(text) if each.name == "one"]
     assert family.samples[0].labels == {"topic": 'odd "\\\n ü', "partition": "0"}

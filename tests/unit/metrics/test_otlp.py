@@ -23,7 +23,7 @@ def test_gauges_and_sums_are_read_with_their_attributes() -> None:
     ]
 
 
-def test_values_of_attributes_may_be_numbers_and_what_is_unknown_is_passed_over() -> None:
+def test_values_of_attributes_may_be_numbers_and_unknown_ones_are_skipped() -> None:
     attributes = b"".join(
         field(7, field(1, key) + field(2, value))
         for key, value in (
@@ -53,7 +53,7 @@ def test_nonsense_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.limit("broker.metrics.otlp.MOST_POINTS")
-def test_what_comes_behind_many_points_is_not_read() -> None:
+def test_fields_after_many_points_are_not_read() -> None:
     data = push(gauge("a", *[point(1)] * (otlp.MOST_POINTS + 5)))
     assert len([*points_in(data)]) == otlp.MOST_POINTS
 

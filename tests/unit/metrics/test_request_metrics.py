@@ -109,7 +109,7 @@ def test_a_produce_of_one_partition_is_counted_by_name_and_by_id() -> None:
     assert node.metrics.apis["Produce"].errors == {Error.NONE: 2}
 
 
-def test_of_several_partitions_each_has_its_own_in_whatever_order_they_are_answered() -> None:
+def test_each_of_several_partitions_is_counted_in_whatever_order_they_are_answered() -> None:
     node = Counting()
     asked = produced(("t", NO_ID, 0, batch(1)), ("t", NO_ID, 1, batch(2)), ("gone", NO_ID, 0, batch(4)))
     node.ask(
@@ -143,7 +143,7 @@ def test_a_deleted_topic_stays_in_the_sums() -> None:
     assert node.metrics.others.messages_in == 1
 
 
-def test_followers_are_told_from_consumers() -> None:
+def test_followers_are_distinguished_from_consumers() -> None:
     node = Counting()
     data = [PartitionData(partition_index=0, records=[b"12", b"345"]), PartitionData(partition_index=1)]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=data)])
@@ -156,7 +156,7 @@ def test_followers_are_told_from_consumers() -> None:
     assert node.metrics.apis["Fetch"].errors == {Error.NONE: 6}
 
 
-def test_what_waits_counts_under_both_names_with_its_time() -> None:
+def test_waiting_requests_count_under_both_names_with_their_time() -> None:
     node, later = Counting(), Later[Any]()
     answer = node.ask("Fetch", FetchRequest(replica_id=2), later)
     node.clock.advance_ms(30)
@@ -167,7 +167,7 @@ def test_what_waits_counts_under_both_names_with_its_time() -> None:
     assert times == {"Fetch": [30, 0], "FetchFollower": [30], "FetchConsumer": [0]}
 
 
-def test_brokers_that_verify_have_a_name_of_their_own() -> None:
+def test_verifying_brokers_have_their_own_name() -> None:
     node = Counting()
     adds, verifies = (
         AddPartitionsToTxnTransaction(transactional_id="t", verify_only=only) for only in (False, True)
@@ -196,7 +196,7 @@ def test_the_first_version_of_list_config_resources_has_its_old_name_too() -> No
     }
 
 
-def test_an_answer_that_comes_later_counts_when_it_is_there() -> None:
+def test_a_later_answer_counts_when_it_is_there() -> None:
     node, later = Counting(), Later[Any]()
     answer = node.ask("EndTxn", None, later)
     named = node.metrics.apis["EndTxn"].named("EndTxn")
@@ -217,7 +217,7 @@ def test_an_answer_with_one_error_has_no_place_for_another(kind: type[Any]) -> N
     assert [*error_codes(kind(error_code=3))] == [3]
 
 
-def test_of_an_answer_that_the_controller_gave_nobody_reads_the_errors() -> None:
+def test_the_errors_in_an_answer_of_the_controller_are_not_read() -> None:
     node = Counting()
     node.ask("CreateTopics", None, b"as it came")
     assert node.counts("CreateTopics") == {"CreateTopics": {9: 1}}

@@ -71,7 +71,7 @@ async def test_it_goes_where_others_never_know(left: Left) -> None:
 
 
 @pytest.mark.parametrize("error", [Error.NOT_CONTROLLER, Error.UNKNOWN_SERVER_ERROR])
-async def test_it_goes_where_what_it_leads_cant_be_given_away(left: Left, error: Error) -> None:
+async def test_a_broker_goes_if_its_partitions_cannot_be_given_away(left: Left, error: Error) -> None:
     stop, decided = await left.begin()
     decided(KafkaError(error))
     await stop

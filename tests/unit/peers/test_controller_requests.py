@@ -79,7 +79,7 @@ def made(*results: tuple[str, int]) -> CreateTopicsResponse:
     )
 
 
-def test_who_uses_topics_is_told_what_the_controller_makes_of_each() -> None:
+def test_a_requester_of_topics_gets_the_controllers_outcome_for_each() -> None:
     node = Creating("a", "b")
     node.create("a", "b", "c", "d")
     assert node.asked == [*"abcd"]
@@ -95,7 +95,7 @@ def test_who_uses_topics_is_told_what_the_controller_makes_of_each() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.NONE, Error.TOPIC_ALREADY_EXISTS], ids=["by it", "by another one"])
-def test_who_has_a_topic_created_is_told_once_this_broker_knows_and_follows_it(error: Error) -> None:
+def test_a_requester_is_answered_once_this_broker_knows_and_follows_the_topic(error: Error) -> None:
     node = Creating()
     node.create("a")
     node.channel.answer(made(("a", int(error))))
@@ -110,9 +110,7 @@ def test_who_has_a_topic_created_is_told_once_this_broker_knows_and_follows_it(e
 
 
 @pytest.mark.limit("broker.peers.controller_channel.LONGEST_WAIT_S")
-def test_it_is_told_after_a_while_though_the_metadata_does_not_come_and_not_at_all_once_the_node_stops() -> (
-    None
-):
+def test_a_requester_is_answered_after_a_while_without_metadata_and_not_at_all_after_a_stop() -> None:
     node = Creating()
     node.create("a")
     node.channel.answer(made(("a", 0)))
@@ -126,7 +124,7 @@ def test_it_is_told_after_a_while_though_the_metadata_does_not_come_and_not_at_a
     assert (len(node.answers), node.late) == (1, [])
 
 
-def test_who_fails_as_it_is_told_of_its_topic_keeps_it_from_nobody_else() -> None:
+def test_a_callback_that_fails_does_not_keep_others_from_being_called() -> None:
     node = Creating()
 
     def fails(_: Any) -> None:
@@ -142,7 +140,7 @@ def test_who_fails_as_it_is_told_of_its_topic_keeps_it_from_nobody_else() -> Non
     assert (len(node.answers), node.late) == (1, [])
 
 
-def test_who_is_told_of_its_topic_may_have_the_others_told_in_that() -> None:
+def test_a_callback_may_trigger_the_others() -> None:
     node = Creating()
     for number in range(2):
 
@@ -156,7 +154,7 @@ def test_who_is_told_of_its_topic_may_have_the_others_told_in_that() -> None:
     assert node.answers == [0, 1]
 
 
-def test_one_request_goes_after_the_other_and_none_for_who_has_gone() -> None:
+def test_requests_go_one_after_the_other_and_none_for_a_gone_client() -> None:
     node = Creating()
     first, second = node.create("a"), node.create("b")
     node.create("c")
@@ -194,7 +192,7 @@ def test_producer_ids_come_in_blocks_of_the_controllers() -> None:
         AllocateProducerIdsResponse(producer_id_start=5_000, producer_id_len=999),
     ],
 )
-def test_none_are_given_out_where_the_controller_refuses(answer: Any) -> None:
+def test_no_ids_are_given_out_if_the_controller_refuses(answer: Any) -> None:
     node = Allocating()
     node.channel.answer(answer)
     [refusal] = node.answers

@@ -42,7 +42,7 @@ def test_a_request_names_each_topic_once() -> None:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_each_is_told_its_own_error(by_id: bool) -> None:
+def test_each_partition_gets_its_own_error(by_id: bool) -> None:
     told: list[tuple[int, Error]] = []
     answer = ProduceResponse(
         responses=[

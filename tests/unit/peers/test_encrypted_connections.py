@@ -143,7 +143,7 @@ def test_a_certificate_has_to_be_for_the_host_where_that_is_checked() -> None:
     assert two.told == ["made"]
 
 
-def test_who_signed_it_has_to_be_trusted_and_the_other_node_is_told() -> None:
+def test_an_untrusted_signer_is_refused_and_the_other_node_learns_it() -> None:
     two = Two(outgoing(ssl_truststore_location=str(STRANGER.certificate)), server_context())
     two.carry()
     with pytest.raises(ssl.SSLWantReadError):
@@ -158,7 +158,7 @@ def test_who_signed_it_has_to_be_trusted_and_the_other_node_is_told() -> None:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_who_shows_no_certificate_where_one_is_required_learns_of_it(version: str) -> None:
+def test_a_node_without_a_required_certificate_learns_of_it(version: str) -> None:
     versions = {"ssl_enabled_protocols": version}
     config = assemble([settings_of({"listeners": "SSL://127.0.0.1:1", **KEYS.settings(), **named(versions)})])
     config._effective.pop("ssl.keystore.location")
@@ -173,21 +173,21 @@ def named(settings: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "."): value for name, value in settings.items()}
 
 
-def test_who_has_no_protocol_in_common_is_told() -> None:
+def test_a_node_with_no_common_protocol_is_refused() -> None:
     two = Two(outgoing(ssl_enabled_protocols="TLSv1.3"), server_context(ssl_enabled_protocols="TLSv1.2"))
     two.shake()
     [(_, why)] = two.told
     assert why.startswith(("it refuses: ", "no encryption with it: "))
 
 
-def test_what_isnt_tls_is_said_to_be_none() -> None:
+def test_an_answer_that_is_not_tls_is_recognized() -> None:
     two = Two(outgoing(), server_context())
     give(two.connection, b"\0\0\0\x0ahow are you")
     assert two.told == [("ended", "its answer isn't TLS")]
 
 
 @pytest.mark.parametrize("end", ["goodbye", "hang up", "nonsense"])
-def test_the_end_is_told_once(end: str) -> None:
+def test_the_end_is_reported_once(end: str) -> None:
     two = Two(outgoing(), server_context())
     two.shake()
     if end == "goodbye":
@@ -206,7 +206,7 @@ def test_the_end_is_told_once(end: str) -> None:
     two.connection.send(b"goes nowhere")
 
 
-def test_what_an_answer_leads_to_is_no_fault_of_the_encryption() -> None:
+def test_an_error_that_an_answer_causes_is_no_fault_of_the_encryption() -> None:
     """For example, the node has to stop if a replica can't be written."""
 
     def fail(frame: memoryview) -> None:
@@ -220,7 +220,7 @@ def test_what_an_answer_leads_to_is_no_fault_of_the_encryption() -> None:
     assert two.told == ["made"]
 
 
-def test_nothing_comes_of_one_that_was_closed() -> None:
+def test_a_closed_connection_reports_nothing_more() -> None:
     two = Two(outgoing(), server_context())
     two.shake()
     two.connection.close()
@@ -251,7 +251,9 @@ def test_brokers_have_to_understand_each_other_by_the_settings() -> None:
             check_against_each_other(server, client.context, "SSL")
 
 
-def test_a_listener_between_brokers_goes_over_only_to_what_those_before_understand(tmp_path: Path) -> None:
+def test_a_listener_between_brokers_accepts_only_certificates_that_old_connections_trust(
+    tmp_path: Path,
+) -> None:
     """Brokers reread their files one by one. A new authority takes over in three steps."""
     keys, trusted, both = (tmp_path / name for name in ("keys.pem", "trusted.pem", "both.pem"))
     both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())

@@ -63,7 +63,9 @@ def share_states(channels: Channels) -> Ask:
 
 
 @pytest.mark.parametrize("ask_by", [markers, transactions, latest_offsets, share_states])
-def test_who_cant_be_told_an_answer_keeps_nobody_from_theirs(ask_by: Callable[[Channels], Ask]) -> None:
+def test_a_failing_callback_does_not_keep_others_from_their_answers(
+    ask_by: Callable[[Channels], Ask],
+) -> None:
     channels, told = SomeChannels(), []
     ask = ask_by(channels)
 
@@ -79,7 +81,7 @@ def test_who_cant_be_told_an_answer_keeps_nobody_from_theirs(ask_by: Callable[[C
     assert told == [0, 2, 3]
 
 
-def test_markers_here_are_written_even_if_who_asked_cant_be_told_of_others() -> None:
+def test_markers_here_are_written_though_the_callback_of_others_fails() -> None:
     written = []
 
     class Own:

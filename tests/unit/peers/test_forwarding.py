@@ -81,7 +81,7 @@ def test_the_controller_gets_the_request_as_it_came_and_the_client_its_answer() 
 
 
 @pytest.mark.parametrize("version", [5, 7])
-def test_who_is_throttled_by_the_controller_is_throttled_here(version: int) -> None:
+def test_a_client_throttled_by_the_controller_is_throttled_here(version: int) -> None:
     node = Forwarded()
     answer = node.ask(topics("t"), version)
     body = bytes(encode(CreateTopicsResponse(throttle_time_ms=250), version))
@@ -90,7 +90,7 @@ def test_who_is_throttled_by_the_controller_is_throttled_here(version: int) -> N
     assert result(answer).throttle_time_ms == 250
 
 
-def test_one_is_asked_after_the_other_and_none_for_who_has_gone() -> None:
+def test_requests_go_one_after_the_other_and_none_for_a_gone_client() -> None:
     node = Forwarded()
     first, second, third = (node.ask(topics(name), 7) for name in "abc")
     second.abandon(lambda error: None)
@@ -101,7 +101,7 @@ def test_one_is_asked_after_the_other_and_none_for_who_has_gone() -> None:
     assert (result(first).data, result(third).data) == (b"first", b"third")
 
 
-def test_each_waits_for_a_minute_from_when_it_came() -> None:
+def test_each_request_waits_for_a_minute_from_its_arrival() -> None:
     node = Forwarded()
     node.ask(topics("a"), 7)
     node.timers.now_s = 20.0
@@ -125,7 +125,9 @@ def test_each_waits_for_a_minute_from_when_it_came() -> None:
         (EnvelopeResponse(), Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_the_controller_cant_be_asked_is_refused(told: Any, error: Error, version: int) -> None:
+def test_a_request_that_the_controller_cannot_be_asked_is_refused(
+    told: Any, error: Error, version: int
+) -> None:
     node = Forwarded()
     answer = node.ask(topics("a", "b"), version)
     node.channel.answer(told)
@@ -141,7 +143,7 @@ def test_a_version_that_the_controller_doesnt_know_closes_the_connection() -> No
         result(answer)
 
 
-def test_nonsense_that_cant_be_refused_closes_the_connection_and_keeps_nobody_waiting() -> None:
+def test_nonsense_without_a_possible_refusal_closes_the_connection_and_delays_nobody() -> None:
     node = Forwarded()
     nonsense = node.forwarding.forward(context(CREATE_TOPICS, 7), ForwardedRequest(HEADER + b"\xff" * 9, 10))
     behind = node.ask(topics("a"), 7)
@@ -152,7 +154,7 @@ def test_nonsense_that_cant_be_refused_closes_the_connection_and_keeps_nobody_wa
     assert result(behind).data == b"told"
 
 
-def test_what_has_no_form_for_the_controller_is_refused_and_keeps_nobody_waiting() -> None:
+def test_a_request_without_a_form_for_the_controller_is_refused_and_delays_nobody() -> None:
     node = Forwarded()
     first = node.ask(topics("a"), 7)
     odd = context(CREATE_TOPICS, 7)
@@ -198,7 +200,7 @@ def test_each_api_has_a_refusal_in_each_version(api_key: int) -> None:
         assert {*codes} == {Error.REQUEST_TIMED_OUT}, version
 
 
-def test_of_what_is_forwarded_clients_are_told_the_versions_that_the_controller_knows() -> None:
+def test_clients_see_the_controllers_versions_of_forwarded_apis() -> None:
     """Kafka 4.3's controller doesn't know UnregisterController. Until the controller has told its versions,
     ours count."""
     forwarded = Forwarded()

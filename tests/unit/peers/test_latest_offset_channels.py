@@ -49,7 +49,7 @@ def answer(*parts: tuple[int, int, int]) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
 
 
-def test_what_is_led_here_or_by_nobody_is_told_at_once() -> None:
+def test_partitions_led_here_or_by_nobody_are_answered_at_once() -> None:
     node = Asking()
     node.ask(0)
     node.ask(3)
@@ -104,7 +104,7 @@ def of_many(node: Asking, timer: Timer, *indexes: int) -> list[Mapping[TopicPart
     return told
 
 
-def test_many_are_asked_at_once_and_told_as_soon_as_all_are_known() -> None:
+def test_many_leaders_are_asked_at_once_and_the_answer_comes_with_the_last() -> None:
     node, timer = Asking(), Timer()
     told = of_many(node, timer, 0, 1, 2, 3)
     assert told == []
@@ -115,7 +115,7 @@ def test_many_are_asked_at_once_and_told_as_soon_as_all_are_known() -> None:
     assert of_many(node, timer, 0, 3) == [{}]
 
 
-def test_who_does_not_tell_in_time_is_left_out() -> None:
+def test_a_leader_that_does_not_answer_in_time_is_left_out() -> None:
     node, timer = Asking(), Timer()
     told = of_many(node, timer, 1, 2)
     items = node.channels.items(SECOND)

@@ -63,7 +63,7 @@ def told(*results: tuple[int, str, int, int]) -> WriteTxnMarkersResponse:
     )
 
 
-def test_each_goes_to_whoever_leads_the_partition() -> None:
+def test_each_marker_goes_to_the_partitions_leader() -> None:
     node = Markers(OWN, SECOND, THIRD, SECOND, NO_LEADER)
     node.write(*(("t", index) for index in range(5)), ("gone", 0), ("t", 7))
     assert node.own.written == [
@@ -79,7 +79,7 @@ def test_each_goes_to_whoever_leads_the_partition() -> None:
     assert node.channels.is_stopped
 
 
-def test_those_of_several_transactions_are_in_one_request() -> None:
+def test_markers_of_several_transactions_are_in_one_request() -> None:
     node = Markers(SECOND, SECOND)
     node.write(("t", 0), ("t", 1))
     node.write(("t", 0), marker=MARKER._replace(producer_id=10, commit=False))
@@ -107,7 +107,7 @@ def test_those_of_several_transactions_are_in_one_request() -> None:
         (KafkaError(Error.UNSUPPORTED_VERSION), Error.REQUEST_TIMED_OUT, Error.REQUEST_TIMED_OUT),
     ],
 )
-def test_what_has_no_answer_is_to_be_asked_again(answer: Any, first: Error, second: Error) -> None:
+def test_a_marker_without_an_answer_has_to_be_sent_again(answer: Any, first: Error, second: Error) -> None:
     node = Markers(SECOND, SECOND)
     node.write(("t", 0), ("t", 1))
     node.channels.answered(node.channels.items(SECOND), answer)

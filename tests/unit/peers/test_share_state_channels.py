@@ -82,7 +82,7 @@ def test_one_request_is_of_one_kind_and_group_and_names_no_share_partition_twice
     assert node.channels.is_stopped
 
 
-def test_each_is_told_what_is_said_of_it() -> None:
+def test_each_entry_gets_its_own_answer() -> None:
     node = Asking()
     for partition in range(4):
         node.ask(WRITE, messages.WritePartition(partition=partition))
@@ -104,7 +104,7 @@ def test_each_is_told_what_is_said_of_it() -> None:
     ]
 
 
-def test_a_state_and_a_summary_are_told_as_a_shard_here_tells_them() -> None:
+def test_a_state_and_a_summary_read_as_from_a_shard_here() -> None:
     node = Asking()
     node.ask(READ, messages.ReadPartition(partition=0))
     batch = messages.StateBatch(first_offset=1, last_offset=2, delivery_state=4, delivery_count=3)
@@ -131,7 +131,7 @@ def test_a_state_and_a_summary_are_told_as_a_shard_here_tells_them() -> None:
         (Error.UNSUPPORTED_VERSION, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_all_are_told_where_the_node_cant_be_asked(failure: Error, told: Error) -> None:
+def test_all_entries_fail_if_the_node_cannot_be_asked(failure: Error, told: Error) -> None:
     node = Asking()
     node.ask(DELETE, delete(0))
     node.ask(DELETE, delete(1))

@@ -102,7 +102,7 @@ def test_several_transactions_are_in_one_request() -> None:
         (KafkaError(Error.REQUEST_TIMED_OUT), Error.NETWORK_EXCEPTION, Error.NETWORK_EXCEPTION),
     ],
 )
-def test_each_partition_is_told_its_error(answer: Any, first: Error, second: Error) -> None:
+def test_each_partition_gets_its_error(answer: Any, first: Error, second: Error) -> None:
     node = Asking(OWN, SECOND)
     node.ask(PRODUCER, ("t", 0), ("t", 1))
     node.channels.answered(node.channels.items(SECOND), answer)
@@ -117,7 +117,7 @@ def test_each_partition_is_told_its_error(answer: Any, first: Error, second: Err
         ((3, 2), 3, {("t", 1): Error.INVALID_PRODUCER_EPOCH}),
     ],
 )
-def test_of_one_transactional_id_one_waits_to_be_sent(
+def test_one_request_of_a_transactional_id_waits_at_a_time(
     epochs: tuple[int, int], waiting: int, told_at_once: dict[TopicPartition, Error]
 ) -> None:
     """So nobody gets an answer that was meant for another producer."""

@@ -100,18 +100,18 @@ def test_the_largest_compact_length_is_not_null_but_cut_short() -> None:
 
 
 @pytest.mark.parametrize(("version", "data"), [(0, "ffff"), (0, "fffb"), (1, "0000"), (1, "ffffffff0f00")])
-def test_null_for_what_is_not_nullable_is_refused(version: int, data: str) -> None:
+def test_null_in_a_field_that_is_not_nullable_is_refused(version: int, data: str) -> None:
     with pytest.raises(CodecError, match="value is null"):
         decode(Required, version, bytes.fromhex(data))
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_null_for_what_is_not_nullable_cannot_be_encoded(version: int) -> None:
+def test_null_in_a_field_that_is_not_nullable_cannot_be_encoded(version: int) -> None:
     with pytest.raises(CodecError, match="value is null"):
         encode(Required(value=None), version)  # type: ignore[arg-type]
 
 
-def test_what_is_nullable_in_later_versions_only_cannot_be_null_before() -> None:
+def test_a_field_nullable_only_in_later_versions_cannot_be_null_before() -> None:
     assert decode(Sample, 1, encode(Sample(ids=None), 1)).ids is None
     with pytest.raises(CodecError, match="ids is null"):
         encode(Sample(ids=None), 0)
@@ -189,11 +189,11 @@ def test_tagged_fields_are_written_by_their_tags() -> None:
     assert data.endswith(bytes.fromhex("02  00 05 00000002 00  01 08 0000000000000001"))
 
 
-def test_a_tagged_struct_that_is_missing_is_none() -> None:
+def test_a_missing_tagged_struct_is_none() -> None:
     assert decode(Sample, 2, encode(Sample(tagged_number=3), 2)).tagged_inner is None
 
 
-def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     known = encode(Sample(tagged_number=5), 2)
     assert known[-11:-9] == b"\1\1"
     unknown = (
@@ -222,7 +222,7 @@ def test_an_unknown_tagged_field_beside_known_ones_is_held_to_the_end_too() -> N
 # Bounds
 
 
-def test_bytes_behind_the_message_are_ignored() -> None:
+def test_bytes_after_the_message_are_ignored() -> None:
     assert decode(Text, 0, b"\0\1abc").value == "a"
 
 
@@ -233,7 +233,7 @@ def test_a_message_may_stand_anywhere_in_the_data() -> None:
     assert (sample.text, sample.ids, pos) == ("x", [1, 2], 2 + len(body))
 
 
-def test_nothing_is_read_behind_the_end_though_it_is_there() -> None:
+def test_nothing_is_read_past_the_end_though_bytes_are_there() -> None:
     for version in range(5):
         body = encode(Sample(text="abc", maybe_text="d", ids=[1, 2], inners=[Inner()]), version)
         for end in range(len(body)):
@@ -241,7 +241,7 @@ def test_nothing_is_read_behind_the_end_though_it_is_there() -> None:
                 decoder(Sample, version)(body + b"???", 0, end)
 
 
-def test_an_end_behind_the_data_is_refused() -> None:
+def test_an_end_past_the_data_is_refused() -> None:
     with pytest.raises(CodecError, match="missing"):
         decoder(Text, 0)(b"\0\1a", 0, 4)
 

@@ -47,7 +47,7 @@ def named(count: int) -> bytes:
     return encode(MetadataRequest(topics=[MetadataRequestTopic(name="t")] * count), 12)
 
 
-def test_a_step_ends_after_so_many_entries_of_whatever_list() -> None:
+def test_a_step_ends_after_a_number_of_entries_of_whatever_list() -> None:
     for count, expected in ((ENTRIES_PER_STEP - 1, 0), (ENTRIES_PER_STEP, 1), (3 * ENTRIES_PER_STEP + 5, 3)):
         data = named(count)
         (message, _), steps = steps_of(decoder_in_steps(MetadataRequest, 12)(data, 0, len(data)))
@@ -63,7 +63,7 @@ def test_a_request_of_more_entries_than_are_taken_is_nonsense() -> None:
 
 
 @pytest.mark.limit("protocol.wire.primitives.MOST_TAGGED_FIELDS")
-def test_so_are_more_tagged_fields_than_are_skipped() -> None:
+def test_too_many_tagged_fields_are_refused() -> None:
     many = encode_unsigned_varint(MOST_TAGGED_FIELDS) + b"\x7f\0" * MOST_TAGGED_FIELDS
     assert skip_tagged_fields(many, 0, len(many)) == len(many)
     more = encode_unsigned_varint(MOST_TAGGED_FIELDS + 1) + b"\x7f\0" * (MOST_TAGGED_FIELDS + 1)

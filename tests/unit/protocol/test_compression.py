@@ -56,9 +56,7 @@ def test_a_higher_level_packs_more(codec: int, low: int, high: int) -> None:
 
 @pytest.mark.limit("protocol.records.compression.MAX_DECOMPRESSED_BYTES")
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_unpacks_to_the_limit_is_fine_and_one_byte_more_is_refused(
-    codec: int, small_limit: None
-) -> None:
+def test_unpacking_to_the_limit_is_fine_and_one_byte_more_is_refused(codec: int, small_limit: None) -> None:
     assert len(decompress(codec, compress(codec, bytes(LIMIT)))) == LIMIT
     with pytest.raises(DecompressedTooLargeError):
         decompress(codec, compress(codec, bytes(LIMIT + 1)))
@@ -80,7 +78,7 @@ def test_a_stream_cut_short_is_refused(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_is_nobodys_is_refused(codec: int) -> None:
+def test_an_unknown_codec_is_refused(codec: int) -> None:
     assert not is_available(codec)
     with pytest.raises(DecompressionError):
         decompress(codec, b"data")
@@ -100,7 +98,7 @@ def test_with_the_library_all_codecs_are_available() -> None:
     assert [codec for codec in range(8) if is_available(codec)] == [NONE, *CODECS]
 
 
-def test_gzip_may_have_several_members_and_rubbish_behind_them() -> None:
+def test_gzip_may_have_several_members_and_rubbish_after_them() -> None:
     assert decompress(GZIP, gzip.compress(b"one") + gzip.compress(b" two")) == b"one two"
     assert decompress(GZIP, gzip.compress(b"one") + b"rubbish") == b"one"
 
@@ -190,7 +188,7 @@ def test_the_checksum_of_the_content_is_passed_over_as_by_java_but_must_be_there
         decompress(LZ4, LZ4_ALL_CHECKSUMS[:-1])
 
 
-def test_bytes_behind_an_lz4_frame_are_passed_over() -> None:
+def test_bytes_after_an_lz4_frame_are_skipped() -> None:
     assert decompress(LZ4, compress(LZ4, b"x") + b"rubbish") == b"x"
 
 

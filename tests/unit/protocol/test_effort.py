@@ -36,7 +36,7 @@ def test_a_batch_of_a_megabyte_is_little_by_every_codec() -> None:
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
-def test_what_unpacks_to_much_is_too_much(codec: int) -> None:
+def test_a_batch_that_unpacks_to_much_is_too_much(codec: int) -> None:
     large = record(0, value=bytes(LITTLE.unpacked_bytes))
     assert too_much(batch([large], attributes=codec))
 
@@ -46,21 +46,21 @@ def test_many_records_are_too_much() -> None:
     assert too_much(batch([record(index) for index in range(LITTLE.records + 1)]))
 
 
-def test_so_are_many_headers_of_one_record_or_of_all() -> None:
+def test_many_headers_of_one_record_or_of_all_are_too_much() -> None:
     none = (b"", None)
     assert too_much(batch([record(0, headers=[none] * (LITTLE.pieces + 1))]))
     assert too_much(batch([record(0, headers=[none] * LITTLE.pieces), record(1, headers=[none])]))
     assert not too_much(batch([record(0, headers=[none] * LITTLE.pieces)]))
 
 
-def test_many_records_of_which_each_has_to_be_looked_at_are_too_much() -> None:
+def test_many_records_that_each_need_a_check_are_too_much() -> None:
     undated = [record(index, timestamp_delta=-NOW_MS - 1) for index in range(LITTLE.suspects + 1)]
     rules = RecordRules(before_max_ms=1000)
     assert too_much(batch(undated, max_timestamp=-1), rules)
     assert not too_much(batch(undated[:-1], max_timestamp=-1), rules)
 
 
-def test_what_is_packed_anew_is_too_much_but_for_small_batches() -> None:
+def test_repacking_is_too_much_except_for_small_batches() -> None:
     rules = RecordRules(compression_type="zstd")
     assert not too_much(batch([record(0, value=bytes(1000))]), rules)
     assert too_much(batch([record(0, value=bytes(LITTLE.rebuilt_bytes))]), rules)

@@ -14,15 +14,15 @@ def decode(data: bytes) -> RequestHeader:
     return decode_request_header(data, 0, len(data))
 
 
-def test_a_header_ends_behind_the_client_id_before_the_first_flexible_version() -> None:
+def test_a_header_ends_after_the_client_id_before_the_first_flexible_version() -> None:
     assert decode(PRODUCE_8 + b"body") == (0, 8, 2**31 - 1, "rdkafka", 17)
 
 
-def test_a_header_ends_behind_its_tagged_fields_from_the_first_flexible_version_on() -> None:
+def test_a_header_ends_after_its_tagged_fields_from_the_first_flexible_version_on() -> None:
     assert decode(PRODUCE_9 + b"body") == (0, 9, 2**31 - 1, "rdkafka", 18)
 
 
-def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     header = PRODUCE_9[:-1] + bytes.fromhex("02 0003616263 8101 00")
     assert decode(header + b"body").body_pos == len(header)
 

@@ -30,7 +30,7 @@ def test_offset_and_leader_epoch_are_patched_in_place_and_outside_the_crc() -> N
     assert data[6 + 61 :] == BATCH[61:]
 
 
-def test_a_batch_whose_times_are_right_is_left_as_it_is() -> None:
+def test_a_batch_with_the_right_times_is_left_as_it_is() -> None:
     data = batch([record(0)], attributes=0x7FC0)
     before = bytes(data)
     assert not patch_max_timestamp(data, 0, len(data), CREATE_TIME, NOW_MS)

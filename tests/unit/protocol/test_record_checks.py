@@ -128,7 +128,7 @@ def test_a_single_bad_record_among_many_alike_is_found(where: int) -> None:
 
 
 @pytest.mark.limit("protocol.records.checks.MOST_RECORD_ERRORS")
-def test_bad_records_are_told_up_to_a_bound_and_none_is_looked_for_behind_it(
+def test_bad_records_are_named_up_to_a_bound_and_none_is_looked_for_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_at = []
@@ -163,7 +163,7 @@ def test_the_limits_of_time_are_inclusive() -> None:
     assert _error(data, before_max_ms=10, after_max_ms=19) == Error.INVALID_TIMESTAMP
 
 
-def test_records_that_do_not_parse_are_told_before_those_that_break_a_rule() -> None:
+def test_records_that_do_not_parse_are_reported_before_those_that_break_a_rule() -> None:
     data = batch(record(0, key=None) + record(1)[:-1], records_count=2, last_offset_delta=1)
     with pytest.raises(KafkaError) as caught:
         _validate(data, compacted=True)
@@ -223,7 +223,7 @@ def no_library(zstd_batch: bytearray, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_library")
 class TestWithoutTheLibraryOfItsCodec:
-    def test_a_batch_is_stored_as_it_came(self, zstd_batch: bytearray) -> None:
+    def test_a_batch_is_stored_unchanged(self, zstd_batch: bytearray) -> None:
         before = bytes(zstd_batch)
         for rules in ({}, {"compacted": True}, {"compression_type": "gzip"}, {"compression_type": "lz4"}):
             assert _validate(zstd_batch, **rules).batch == before

@@ -85,7 +85,7 @@ def test_records_alike_are_walked_as_they_are_read(shape: str, count: int) -> No
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_one_changed_byte_among_records_alike_is_judged_as_when_reading_it(shape: str) -> None:
+def test_one_changed_byte_among_similar_records_is_judged_as_in_reading(shape: str) -> None:
     records = [*map(SHAPES[shape], range(COUNT))]
     before, after = b"".join(records[:CHANGED]), b"".join(records[CHANGED + 1 :])
     read_before = _read(before, CHANGED)
@@ -106,7 +106,7 @@ def test_one_changed_byte_among_records_alike_is_judged_as_when_reading_it(shape
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_batch_of_records_alike_cut_short_or_with_bytes_behind_is_corrupt(shape: str) -> None:
+def test_a_batch_of_similar_records_cut_short_or_with_extra_bytes_is_corrupt(shape: str) -> None:
     data = b"".join(map(SHAPES[shape], range(COUNT)))
     for cut in (1, 2, 5, len(SHAPES[shape](COUNT - 1)), 3000):
         assert _walk(data[:-cut], COUNT) is None
@@ -160,7 +160,7 @@ def test_values_of_any_size_are_walked(value_size: int) -> None:
     assert walk_records(b"".join(records), 40) == RecordsShape(0, 0, False, True)
 
 
-def test_a_size_that_goes_on_past_five_bytes_is_told_apart() -> None:
+def test_a_size_of_more_than_five_bytes_has_its_own_error() -> None:
     with pytest.raises(RecordSizeVarintError):
         walk_records(b"\x80\x80\x80\x80\x80\0" + record(0), 1)
     with pytest.raises(CorruptRecordError) as caught:

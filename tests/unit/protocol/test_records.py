@@ -41,12 +41,12 @@ def test_records_are_read_as_they_were_put_in() -> None:
     assert read_header(built).max_timestamp == NOW_MS + 3
 
 
-def test_what_follows_the_batch_is_not_looked_at() -> None:
+def test_bytes_after_the_batch_are_ignored() -> None:
     built = build_batch(RECORDS)
     assert read_records(built + b"more") == read_records(built)
 
 
-def test_with_append_time_every_record_has_the_batchs_time_and_keeps_its_own_within() -> None:
+def test_with_append_time_every_record_has_the_batchs_time_and_keeps_its_own_inside() -> None:
     built = build_batch(RECORDS, log_append_time=NOW_MS + 99)
     assert read_header(built).timestamp_type == LOG_APPEND_TIME
     assert {record.timestamp for record in read_records(built)} == {NOW_MS + 99}
@@ -130,7 +130,7 @@ def test_a_record_that_is_damaged_is_met_when_it_comes_to_it() -> None:
         [*parse_from(header, payload[:-1], 103)]
 
 
-def test_compaction_keeps_the_offsets_and_sequences_of_what_stays() -> None:
+def test_compaction_keeps_the_offsets_and_sequences_of_kept_records() -> None:
     built, records = _log_of_four()
     rebuilt = rebuild_batch(read_header(built), [records[1], records[2]])
     assert read_records(rebuilt) == [records[1], records[2]]

@@ -100,7 +100,7 @@ def test_bytes_show_only_their_length_and_uuids_their_text() -> None:
     assert "hunter2" not in text
 
 
-def test_the_quick_way_to_make_one_makes_what_a_call_of_the_class_does() -> None:
+def test_the_quick_constructor_makes_the_same_as_calling_the_class() -> None:
     of_some = Whole.of(name="a", part=Part.of(index=3), ids=[1])
     assert of_some == Whole(name="a", part=Part(index=3), ids=[1])
     assert type(of_some) is Whole

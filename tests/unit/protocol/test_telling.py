@@ -24,7 +24,7 @@ def told_by(failures: dict[str, Exception]) -> tuple[list[str], Exception | None
     return told, None
 
 
-def test_a_failure_of_one_is_raised_once_the_others_have_been_told() -> None:
+def test_a_callbacks_failure_is_raised_once_the_others_have_been_called() -> None:
     failure = MemoryError()
     assert told_by({"a": failure}) == (["b", "c", "d"], failure)
     assert told_by({}) == (["a", "b", "c", "d"], None)

@@ -84,7 +84,7 @@ def test_a_request_that_names_nothing_moves_nothing(api: str) -> None:
     assert ground.move(api) == []
 
 
-def test_where_no_coordinator_is_asked_none_is_moved() -> None:
+def test_a_coordinator_is_moved_only_if_one_was_asked() -> None:
     seen: list[dict[str, Any]] = [{"api": "InitProducerId"}, {"api": "Produce"}]
     moves = Hazard("InitProducerId", 1, Strike.MOVED)
     assert moves not in hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
@@ -92,7 +92,7 @@ def test_where_no_coordinator_is_asked_none_is_moved() -> None:
     assert moves in hazards_of(seen, Thoroughness.NORMAL, 500, brokers=3)
 
 
-def test_a_broker_that_dies_is_told_of_in_the_commands_words(
+def test_a_broker_that_dies_is_reported_in_the_commands_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def prove(*_: object, **__: object) -> None:
@@ -103,7 +103,7 @@ def test_a_broker_that_dies_is_told_of_in_the_commands_words(
     assert capsys.readouterr().err == "barnabas: the broker did not start\n"
 
 
-def test_what_brokers_send_each_other_is_no_step_of_the_program() -> None:
+def test_requests_between_brokers_are_no_steps_of_the_program() -> None:
     """From version 4 on a client sends no AddPartitionsToTxn (KIP-890)."""
     of_program: Request = {"api": "AddPartitionsToTxn", "version": 3, "client_id": "billing"}
     of_broker: Request = {"api": "AddPartitionsToTxn", "version": 5, "client_id": "2"}

@@ -56,7 +56,7 @@ HISTORY = (
         ),
     ],
 )
-def test_a_simple_rate_is_what_kafkas_class_measures(windows: Windows, of_kafka: list[float]) -> None:
+def test_a_simple_rate_equals_that_of_kafkas_class(windows: Windows, of_kafka: list[float]) -> None:
     rate, now_ms, measured = SimpleRate(windows), 0, []
     for later_ms, value in HISTORY:
         now_ms += later_ms
@@ -67,7 +67,7 @@ def test_a_simple_rate_is_what_kafkas_class_measures(windows: Windows, of_kafka:
     assert measured == of_kafka
 
 
-def test_a_quota_is_exceeded_until_enough_time_has_passed_for_what_was_taken() -> None:
+def test_a_quota_is_exceeded_until_enough_time_has_passed_for_the_usage() -> None:
     clock = ManualClock()
     quota = AdjustableQuota(clock)
     quota.limit = 1_000
@@ -82,7 +82,7 @@ def test_a_quota_is_exceeded_until_enough_time_has_passed_for_what_was_taken() -
     assert not quota.is_exceeded()
 
 
-def test_what_has_no_limit_is_never_exceeded() -> None:
+def test_a_quota_without_a_limit_is_never_exceeded() -> None:
     quota = AdjustableQuota(ManualClock())
     quota.record(2**62)
     assert not quota.is_exceeded()
@@ -157,9 +157,7 @@ def test_a_topic_that_is_deleted_takes_its_list_along(image: ClusterImage, quota
     assert not quotas.leader.throttled
 
 
-def test_a_topic_that_is_deleted_and_made_anew_has_the_new_list(
-    image: ClusterImage, quotas: ReplicationQuotas
-) -> None:
+def test_a_recreated_topic_has_the_new_list(image: ClusterImage, quotas: ReplicationQuotas) -> None:
     throttle(image, quotas, "*")
     image.apply(RemoveTopicRecord(topic_id=TOPIC_ID))
     image.apply(TopicRecord(name="t", topic_id=b"N" * 16))

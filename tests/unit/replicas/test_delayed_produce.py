@@ -106,7 +106,7 @@ def test_its_time_may_be_over_while_it_begins_to_wait() -> None:
     assert it.errors == [Error.REQUEST_TIMED_OUT] * COUNT
 
 
-def test_what_is_committed_before_the_others_are_waited_for_counts() -> None:
+def test_batches_committed_before_the_wait_for_others_count() -> None:
     it = Waiting()
     for committed in it.commits[:2]:
         committed(None)
@@ -156,7 +156,7 @@ def test_nothing_waits_for_a_client_that_has_gone(waits_for_all: bool) -> None:
     assert it.due == it.done == []
 
 
-def test_what_a_later_turn_fails_with_is_told_once_and_nothing_else_is(
+def test_an_error_in_a_later_turn_is_reported_once_and_nothing_else_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     it = Waiting()
@@ -173,7 +173,7 @@ def test_what_a_later_turn_fails_with_is_told_once_and_nothing_else_is(
     assert it.done == []
 
 
-def test_what_fails_for_a_client_that_has_gone_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_for_a_gone_client_is_reported_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     it = Waiting()
     it.turns()
     it.produce.abandon()

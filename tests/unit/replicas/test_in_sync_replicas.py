@@ -47,14 +47,14 @@ def counts(leader: InSyncReplicas) -> tuple[list[int], list[int]]:
     ("state", "isr", "maximal_isr"),
     [(COMMITTED, [1, 2], [1, 2]), (EXPANDING, [1, 2], [1, 2, 3]), (SHRINKING, [1, 2], [1, 2])],
 )
-def test_what_is_only_asked_for_never_makes_less_count(
+def test_a_pending_request_never_makes_fewer_replicas_count(
     state: IsrState, isr: list[int], maximal_isr: list[int]
 ) -> None:
     leader, _ = leader_in(state)
     assert counts(leader) == (isr, maximal_isr)
 
 
-def test_what_is_asked_for_is_in_the_order_of_scalas_hash_set() -> None:
+def test_the_requested_isr_is_in_the_order_of_scalas_hash_set() -> None:
     leader = InSyncReplicas(lambda broker_id: -1)
     leader.follow(LEADER_EPOCH, PARTITION_EPOCH, [100, 3, 17, 1])
     wanted = leader.expand(2)
@@ -62,7 +62,7 @@ def test_what_is_asked_for_is_in_the_order_of_scalas_hash_set() -> None:
     assert [broker_id for broker_id, _ in wanted.isr] == [1, 17, 2, 3, 100]
 
 
-def test_what_is_asked_for_names_the_state_that_it_changes_and_the_run_of_each_broker() -> None:
+def test_a_request_names_the_state_that_it_changes_and_the_run_of_each_broker() -> None:
     _, expanding = leader_in(EXPANDING)
     assert expanding == WantedIsr(LEADER_EPOCH, [(1, 40), (2, 55), (3, -1)], 0, PARTITION_EPOCH)
     _, shrinking = leader_in(SHRINKING)
@@ -70,7 +70,7 @@ def test_what_is_asked_for_names_the_state_that_it_changes_and_the_run_of_each_b
 
 
 @pytest.mark.parametrize("state", [EXPANDING, SHRINKING])
-def test_while_one_change_is_asked_for_there_is_no_other(state: IsrState) -> None:
+def test_a_pending_change_excludes_others(state: IsrState) -> None:
     leader, _ = leader_in(state)
     before = counts(leader)
     assert leader.expand(4) is None
@@ -78,7 +78,7 @@ def test_while_one_change_is_asked_for_there_is_no_other(state: IsrState) -> Non
     assert (leader.state, counts(leader)) == (state, before)
 
 
-def test_who_is_there_needs_not_come_and_who_is_not_there_needs_not_leave() -> None:
+def test_a_member_cannot_join_and_a_nonmember_cannot_leave() -> None:
     leader, _ = leader_in(COMMITTED)
     assert leader.expand(2) is None
     assert leader.shrink({3, 4}) is None
@@ -139,7 +139,7 @@ def test_every_refusal(state: IsrState, error: Error) -> None:
     assert again is (IsrOutcome.STALE if outcome is IsrOutcome.REVERTED else IsrOutcome.COMMITTED)
 
 
-def test_which_refusals_are_more_than_a_reason_to_ask_again() -> None:
+def test_refusals_that_are_more_than_a_reason_to_retry() -> None:
     assert {error.name: outcome.name for error, outcome in REFUSALS.items()} == {
         "OPERATION_NOT_ATTEMPTED": "REVERTED",
         "INELIGIBLE_REPLICA": "REVERTED",
@@ -154,7 +154,7 @@ def test_which_refusals_are_more_than_a_reason_to_ask_again() -> None:
 
 @pytest.mark.parametrize("state", IsrState)
 @pytest.mark.parametrize("partition_epoch", [PARTITION_EPOCH, PARTITION_EPOCH + 1])
-def test_what_the_log_says_ends_what_is_asked_for(state: IsrState, partition_epoch: int) -> None:
+def test_the_log_overrides_a_pending_request(state: IsrState, partition_epoch: int) -> None:
     leader, asked = leader_in(state)
     assert leader.follow(LEADER_EPOCH + 1, partition_epoch, [1, 3])
     assert (leader.state, counts(leader)) == (COMMITTED, ([1, 3], [1, 3]))

@@ -117,7 +117,7 @@ def changes(it: Leading) -> tuple[int, int, int]:
 # --- coming in ----------------------------------------------------------------------------------------------
 
 
-def test_who_has_what_is_needed_is_asked_to_come_in_with_the_epoch_of_its_run() -> None:
+def test_a_replica_that_has_caught_up_is_proposed_with_the_epoch_of_its_run() -> None:
     it = Leading()
     it.fetch(THIRD, 49, needed=50)
     assert it.asked == []
@@ -126,7 +126,7 @@ def test_who_has_what_is_needed_is_asked_to_come_in_with_the_epoch_of_its_run() 
     assert wanted == WantedIsr(5, [(ME, 10), (SECOND, -1), (THIRD, 30)], RECOVERED, 0)
 
 
-def test_what_could_not_be_asked_for_is_asked_for_with_the_next_fetch() -> None:
+def test_a_request_that_could_not_be_made_is_made_with_the_next_fetch() -> None:
     it = Leading()
     it.has_too_little_memory = True
     with pytest.raises(MemoryError):
@@ -138,7 +138,7 @@ def test_what_could_not_be_asked_for_is_asked_for_with_the_next_fetch() -> None:
     assert it.wanted() == [[ME, SECOND, THIRD]]
 
 
-def test_who_is_in_sync_or_asked_for_isnt_asked_for_again() -> None:
+def test_a_replica_in_sync_or_proposed_is_not_proposed_again() -> None:
     it = Leading()
     it.fetch(SECOND, 100)
     it.fetch(THIRD, 100)
@@ -147,28 +147,28 @@ def test_who_is_in_sync_or_asked_for_isnt_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("change", [FENCE, SHUTTING_DOWN])
-def test_whose_broker_is_going_does_not_come_in(change: dict[str, int]) -> None:
+def test_a_replica_of_a_departing_broker_does_not_join(change: dict[str, int]) -> None:
     it = Leading()
     it.change(THIRD, **change)
     it.fetch(THIRD, 100)
     assert it.asked == []
 
 
-def test_whose_broker_nobody_knows_does_not_come_in() -> None:
+def test_a_replica_of_an_unknown_broker_does_not_join() -> None:
     it = Leading(replicas=[ME, SECOND, 4])
     it.fetch(4, 100, epoch=-1)
     assert it.asked == []
 
 
 @pytest.mark.parametrize(("epoch", "comes"), [(30, True), (-1, True), (31, False)])
-def test_it_comes_in_by_what_this_run_of_its_broker_fetches(epoch: int, comes: bool) -> None:
+def test_a_replica_joins_by_the_fetches_of_its_brokers_present_run(epoch: int, comes: bool) -> None:
     """A run later than the known one may come in, once the metadata knows it."""
     it = Leading()
     it.fetch(THIRD, 100, epoch)
     assert bool(it.asked) is comes
 
 
-def test_what_an_earlier_run_fetches_is_refused_and_changes_nothing() -> None:
+def test_a_fetch_of_an_earlier_run_is_refused_and_changes_nothing() -> None:
     it = Leading()
     it.fetch(THIRD, 40)
     with pytest.raises(KafkaError) as refused:
@@ -177,7 +177,7 @@ def test_what_an_earlier_run_fetches_is_refused_and_changes_nothing() -> None:
     assert it.others.others[THIRD].log_end_offset == 40
 
 
-def test_of_a_fenced_broker_an_earlier_run_may_fetch_on() -> None:
+def test_an_earlier_run_of_a_fenced_broker_may_keep_fetching() -> None:
     it = Leading()
     it.change(THIRD, **FENCE)
     assert it.fetch(THIRD, 40, epoch=29)
@@ -187,7 +187,7 @@ def test_of_a_fenced_broker_an_earlier_run_may_fetch_on() -> None:
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def test_who_is_at_the_end_stays_however_long_ago_it_fetched() -> None:
+def test_a_replica_at_the_end_stays_however_long_ago_it_fetched() -> None:
     it = Leading()
     it.fetch(SECOND, 100)
     it.now_ms += 10 * LAG_MS
@@ -195,7 +195,7 @@ def test_who_is_at_the_end_stays_however_long_ago_it_fetched() -> None:
     assert it.asked == []
 
 
-def test_who_has_lagged_too_long_is_asked_to_leave() -> None:
+def test_a_replica_that_lags_too_long_is_removed() -> None:
     it = Leading()
     it.fetch(SECOND, 100)
     it.end_offset = 101
@@ -209,7 +209,7 @@ def test_who_has_lagged_too_long_is_asked_to_leave() -> None:
     assert len(it.asked) == 1, "one change at a time"
 
 
-def test_who_never_fetches_has_its_time_from_when_the_leader_epoch_began() -> None:
+def test_a_replica_that_never_fetches_has_its_time_from_the_begin_of_the_leader_epoch() -> None:
     it = Leading()
     it.now_ms += LAG_MS
     it.others.shrink(it.end_offset)
@@ -219,7 +219,7 @@ def test_who_never_fetches_has_its_time_from_when_the_leader_epoch_began() -> No
     assert it.wanted() == [[ME]]
 
 
-def test_who_asks_for_all_that_there_was_at_its_fetch_before_had_caught_up_then() -> None:
+def test_a_replica_that_reaches_the_end_of_its_previous_fetch_had_caught_up_then() -> None:
     it = Leading()
     it.fetch(SECOND, 90)
     it.now_ms += LAG_MS
@@ -241,7 +241,7 @@ def test_who_asks_for_all_that_there_was_at_its_fetch_before_had_caught_up_then(
     assert on_its_way.asked == []
 
 
-def test_one_in_sync_that_has_no_replica_any_more_leaves() -> None:
+def test_a_member_in_sync_without_a_replica_leaves() -> None:
     it = Leading(isr=[ME, SECOND], replicas=[ME, THIRD])
     it.others.shrink(it.end_offset)
     assert it.wanted() == [[ME]]
@@ -250,7 +250,7 @@ def test_one_in_sync_that_has_no_replica_any_more_leaves() -> None:
 # --- what is committed --------------------------------------------------------------------------------------
 
 
-def test_those_in_sync_count_and_others_don_t() -> None:
+def test_only_replicas_in_sync_count() -> None:
     it = Leading()
     it.fetch(SECOND, 70)
     it.fetch(THIRD, 20, needed=100)
@@ -258,7 +258,7 @@ def test_those_in_sync_count_and_others_don_t() -> None:
     assert it.others.committed_offset(60, 100) == 60, "the leader's own disk, too"
 
 
-def test_who_is_about_to_come_in_counts_as_long_as_it_has_caught_up_lately() -> None:
+def test_a_joining_replica_counts_while_it_has_caught_up_lately() -> None:
     it = Leading(isr=[ME])
     it.fetch(THIRD, 100, needed=1_000)
     it.end_offset = 120
@@ -267,14 +267,14 @@ def test_who_is_about_to_come_in_counts_as_long_as_it_has_caught_up_lately() -> 
     assert it.committed() == 120
 
 
-def test_who_was_asked_to_come_in_counts_before_the_controller_has_answered() -> None:
+def test_a_proposed_replica_counts_before_the_controller_has_answered() -> None:
     it = Leading(isr=[ME])
     it.fetch(THIRD, 80)
     it.now_ms += 10 * LAG_MS
     assert it.committed() == 80
 
 
-def test_who_was_asked_to_leave_counts_until_the_controller_has_answered() -> None:
+def test_a_replica_proposed_for_removal_counts_until_the_controller_has_answered() -> None:
     it = Leading()
     it.now_ms += LAG_MS + 1
     it.others.shrink(it.end_offset)
@@ -287,7 +287,7 @@ def test_who_was_asked_to_leave_counts_until_the_controller_has_answered() -> No
 # --- answers ------------------------------------------------------------------------------------------------
 
 
-def test_what_the_controller_refuses_for_now_is_asked_for_again() -> None:
+def test_a_request_that_the_controller_refuses_for_now_is_repeated() -> None:
     it = Leading()
     it.fetch(THIRD, 100)
     for _ in range(3):
@@ -296,7 +296,7 @@ def test_what_the_controller_refuses_for_now_is_asked_for_again() -> None:
     assert it.altered == 0
 
 
-def test_who_is_not_eligible_is_asked_for_at_its_next_fetch() -> None:
+def test_an_ineligible_replica_is_proposed_again_at_its_next_fetch() -> None:
     it = Leading()
     it.fetch(THIRD, 100)
     it.asked[0][1](KafkaError(Error.INELIGIBLE_REPLICA))
@@ -305,7 +305,7 @@ def test_who_is_not_eligible_is_asked_for_at_its_next_fetch() -> None:
     assert len(it.asked) == 2
 
 
-def test_what_the_controller_doesnt_know_waits_for_the_metadata() -> None:
+def test_a_request_unknown_to_the_controller_waits_for_the_metadata() -> None:
     it = Leading()
     it.fetch(THIRD, 100)
     it.asked[0][1](KafkaError(Error.FENCED_LEADER_EPOCH))
@@ -319,7 +319,7 @@ def test_what_the_controller_doesnt_know_waits_for_the_metadata() -> None:
 # --- the metadata -------------------------------------------------------------------------------------------
 
 
-def test_what_is_older_than_the_controllers_answer_does_not_count() -> None:
+def test_metadata_older_than_the_controllers_answer_does_not_count() -> None:
     it = Leading()
     it.fetch(THIRD, 100)
     it.asked[0][1](LeaderAndIsr(ME, 5, [ME, SECOND, THIRD], RECOVERED, 1))
@@ -328,7 +328,7 @@ def test_what_is_older_than_the_controllers_answer_does_not_count() -> None:
     assert it.say([ME, SECOND, THIRD], 1)
 
 
-def test_a_new_leader_knows_nothing_and_one_that_is_elected_again_what_it_knew() -> None:
+def test_a_new_leader_knows_nothing_and_a_reelected_one_keeps_its_knowledge() -> None:
     it = Leading()
     it.fetch(SECOND, 70)
     it.now_ms += LAG_MS
@@ -353,7 +353,7 @@ def test_replicas_that_go_are_forgotten_and_others_begin_with_nothing() -> None:
 # --- what metrics are told ----------------------------------------------------------------------------------
 
 
-def test_changes_of_who_is_in_sync_are_counted_and_answers_that_made_none() -> None:
+def test_changes_of_the_isr_and_failed_requests_are_counted() -> None:
     it = Leading()
     it.fetch(SECOND, 100)
     it.fetch(THIRD, 100)
@@ -380,7 +380,7 @@ def test_an_answer_of_an_older_epoch_counts_as_failed(leader_epoch: int, partiti
     assert changes(it) == (0, 0, 1)
 
 
-def test_an_answer_behind_the_metadata_counts_for_nothing() -> None:
+def test_an_answer_older_than_the_metadata_does_not_count() -> None:
     it = Leading()
     it.fetch(THIRD, 100)
     [(_, told)] = it.asked

@@ -13,7 +13,7 @@ def acl(
     return Acl(ResourceType.TOPIC, name, pattern, principal, WILDCARD, operation, Permission.ALLOW)
 
 
-def test_what_principals_have_is_found_by_their_names() -> None:
+def test_acls_are_found_by_the_names_of_their_principals() -> None:
     index = AclIndex()
     own = [acl("User:a", "x"), acl("User:a", "x", PatternType.PREFIXED), acl("User:a", "x", operation=3)]
     everyones = acl("User:*", "y")

@@ -59,7 +59,7 @@ def test_pem_is_found_in_one_line_and_with_anything_around() -> None:
     assert tls._blocks(text, "KEY") == ["-----BEGIN X KEY-----\nQUJD\n-----END X KEY-----"]
 
 
-def test_characters_that_python_may_once_read_otherwise_stand_for_themselves_in_a_class() -> None:
+def test_characters_that_python_may_read_differently_one_day_stand_for_themselves_in_a_class() -> None:
     (rule,) = parse_rules(r"RULE:^CN=([a||~~&]+)$/$1/")
     assert mapped_name((rule,), "CN=a|~&") == "a|~&"
     with pytest.raises(RuleError):

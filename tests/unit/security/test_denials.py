@@ -31,7 +31,7 @@ def heard(*, times: int = 1, name: str = "orders", rule: Rule = DEFAULT_DENY) ->
     return denials
 
 
-def test_a_denial_is_kept_with_all_that_explains_it() -> None:
+def test_a_denial_is_kept_with_its_whole_explanation() -> None:
     acl = Acl(2, "ord", 4, "User:*", "*", 2, 2)
     (kept,) = heard(rule=acl).behind(0)
     assert kept == {
@@ -49,7 +49,7 @@ def test_a_denial_is_kept_with_all_that_explains_it() -> None:
     }
 
 
-def test_they_are_told_a_few_at_a_time_whichever_were_told_before() -> None:
+def test_denials_come_a_few_at_a_time_whichever_came_before() -> None:
     denials = heard(times=MOST_DENIALS + 25)
     told: list[Any] = []
     while some := denials.behind(told[-1] if told else 0):
@@ -60,7 +60,7 @@ def test_they_are_told_a_few_at_a_time_whichever_were_told_before() -> None:
 
 
 @pytest.mark.limit("broker.process.security_questions.LONGEST_NAME")
-def test_a_name_is_cut_off_behind_the_longest_of_a_topic() -> None:
+def test_a_name_is_cut_at_the_longest_of_a_topic() -> None:
     (kept,) = heard(name="n" * LONGEST_NAME).behind(0)
     assert kept["resource"] == "n" * LONGEST_NAME
     (kept,) = heard(name="n" * (LONGEST_NAME + 1)).behind(0)
@@ -76,7 +76,7 @@ def test_a_long_rule_is_cut_off() -> None:
 
 
 @pytest.mark.limit("broker.process.security_questions.MOST_TOLD")
-def test_of_many_rules_the_first_are_told() -> None:
+def test_the_first_of_many_rules_are_shown() -> None:
     acls = {Acl(2, f"t{number:03}", 3, "User:alice", "*", 3, 3): b"" for number in range(MOST_TOLD + 1)}
     node: Any = SimpleNamespace(
         authorizer=StandardAuthorizer([], allow_if_no_acl=False),

@@ -84,7 +84,7 @@ def test_an_acknowledgment_of_nothing_is_no_message() -> None:
         asked(b"\x01")
 
 
-def test_it_acts_as_nobody_else() -> None:
+def test_a_token_acts_only_as_its_own_user() -> None:
     assert asked(first(ALICE, "n,a=alice,")).is_complete
     with pytest.raises(SaslRefusal, match="is different from the token's principal name"):
         asked(first(ALICE, "n,a=bob,"))
@@ -98,7 +98,7 @@ def test_whatever_comes_is_answered_or_refused(message: bytes) -> None:
     assert not mechanism.is_complete
 
 
-def test_nothing_of_a_token_stands_in_an_error() -> None:
+def test_an_error_quotes_nothing_of_a_token() -> None:
     with pytest.raises(InvalidCredentialsError) as raised:
         asked(b"n,,\x01auth=Basic topsecret\x01\x01")
     assert "topsecret" not in str(raised.value)
@@ -139,11 +139,11 @@ def test_whatever_the_claims_are_it_is_a_user_or_refused(claims: dict[str, Any])
         f"{ALICE}a.",
     ],
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_an_invalid_token_is_refused(text: str) -> None:
     refused(text)
 
 
-def test_a_clock_may_be_off_by_what_the_option_says() -> None:
+def test_a_clock_may_be_off_by_the_option() -> None:
     ended = token({"sub": "alice", "exp": 999})
     assert "expired" in str(refused(ended, unsecuredValidatorAllowableClockSkewMs="1000"))
     assert validated(ended, unsecuredValidatorAllowableClockSkewMs="1001") == ("alice", 999_000)
@@ -158,13 +158,13 @@ def test_a_clock_may_be_off_by_what_the_option_says() -> None:
         {"unsecuredValidatorAllowableClockSkewMs": "2147483648"},
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options: dict[str, str]) -> None:
+def test_a_nonsense_option_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="unsecuredValidator"):
         UnsecuredTokens(options)
 
 
 @pytest.mark.limit("broker.security.oauthbearer.MOST_TOKEN_BYTES")
-def test_a_token_has_so_many_bytes_at_most() -> None:
+def test_a_token_has_a_limit_of_bytes() -> None:
     spare = oauthbearer.MOST_TOKEN_BYTES // 4 * 3 - 100
     longest = token({"sub": "alice", "exp": ENDS, "x": "x" * spare})
     claims = {"sub": "alice", "exp": ENDS, "x": "x" * (spare + 1_000)}
@@ -174,7 +174,7 @@ def test_a_token_has_so_many_bytes_at_most() -> None:
 
 
 @pytest.mark.limit("broker.security.oauthbearer.MOST_BRACKETS")
-def test_a_token_has_so_many_objects_and_lists_at_most() -> None:
+def test_a_token_has_a_limit_of_objects_and_lists() -> None:
     most = oauthbearer.MOST_BRACKETS - 2
     assert validated(token({"sub": "alice", "exp": ENDS, "x": [[]] * most})).user == "alice"
     assert "too much" in str(refused(token({"sub": "alice", "exp": ENDS, "x": [[]] * (most + 1)})))

@@ -18,7 +18,7 @@ def test_the_subject_of_a_certificate_is_written_as_java_writes_it() -> None:
     assert subject_name(certificate) == NAME
 
 
-def test_no_part_of_a_certificate_is_taken_for_one() -> None:
+def test_part_of_a_certificate_is_not_accepted_as_one() -> None:
     certificate = ssl.PEM_cert_to_DER_cert((KEPT / "alice.crt").read_text())
     for end in range(len(certificate)):
         with pytest.raises(DerError):

@@ -45,7 +45,7 @@ def scram(
 
 @pytest.mark.parametrize(("user", "password"), PASSWORDS.items())
 @pytest.mark.parametrize("acts_as_itself", [False, True])
-def test_plain_takes_who_knows_the_password(user: str, password: str, acts_as_itself: bool) -> None:
+def test_plain_accepts_a_user_with_the_password(user: str, password: str, acts_as_itself: bool) -> None:
     mechanism = PlainMechanism(PASSWORDS)
     assert mechanism.evaluate(f"{user if acts_as_itself else ''}\0{user}\0{password}".encode()) == b""
     assert (mechanism.is_complete, mechanism.user) == (True, user)
@@ -65,14 +65,14 @@ def test_plain_takes_who_knows_the_password(user: str, password: str, acts_as_it
         b"",
     ],
 )
-def test_plain_takes_nobody_else(token: bytes) -> None:
+def test_plain_accepts_nobody_else(token: bytes) -> None:
     mechanism = PlainMechanism(PASSWORDS)
     with pytest.raises(SaslRefusal):
         mechanism.evaluate(token)
     assert (mechanism.is_complete, mechanism.user) == (False, "")
 
 
-def test_an_unknown_user_is_told_what_one_with_a_wrong_password_is() -> None:
+def test_an_unknown_user_and_a_wrong_password_get_the_same_answer() -> None:
     told = set()
     for token in (b"\0alice\0wrong", b"\0mallory\0wrong"):
         with pytest.raises(SaslRefusal) as refused:
@@ -88,7 +88,7 @@ NONCE = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
 
 
-def test_scram_says_what_the_rfcs_example_says() -> None:
+def test_scram_follows_the_rfcs_example() -> None:
     """The example is in RFC 7677, section 3."""
     mechanism = scram()
     assert mechanism.evaluate(FIRST) == f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
@@ -97,7 +97,7 @@ def test_scram_says_what_the_rfcs_example_says() -> None:
     assert (mechanism.is_complete, mechanism.user) == (True, "user")
 
 
-def test_what_was_said_once_proves_nothing_in_another_conversation() -> None:
+def test_messages_of_one_conversation_prove_nothing_in_another() -> None:
     mechanism = scram(nonce="another")
     mechanism.evaluate(FIRST)
     with pytest.raises(InvalidCredentialsError, match="nonce"):
@@ -122,12 +122,12 @@ def test_what_was_said_once_proves_nothing_in_another_conversation() -> None:
         (b"\xff", "in the format"),
     ],
 )
-def test_scram_challenges_nobody_who_asks_otherwise(first: bytes, why: str) -> None:
+def test_scram_challenges_no_other_first_message(first: bytes, why: str) -> None:
     with pytest.raises(InvalidCredentialsError, match=why):
         scram().evaluate(first)
 
 
-def test_scram_lets_nobody_act_as_another() -> None:
+def test_scram_lets_no_user_act_as_another() -> None:
     with pytest.raises(SaslRefusal, match="different from username"):
         scram().evaluate(b"n,a=admin,n=user,r=x")
 
@@ -184,7 +184,7 @@ def test_a_line_of_jaas_has_a_class_and_options(line: str, module: str, options:
     "line",
     ["", "a.B", "a.B required", 'a.B required x="secret', "a.B x=secret;", "a.B required x secret;", ";"],
 )
-def test_what_is_no_line_of_jaas_is_refused_without_a_word_of_it(line: str) -> None:
+def test_an_invalid_line_of_jaas_is_refused_without_quoting_it(line: str) -> None:
     with pytest.raises(JaasError) as refused:
         jaas_options(line)
     assert "secret" not in str(refused.value)

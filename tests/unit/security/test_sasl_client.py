@@ -36,7 +36,7 @@ def scram_server(mechanism: str, user: str, password: str, iterations: int = 409
     )
 
 
-def test_who_signs_in_by_plain_is_let_in() -> None:
+def test_a_node_signs_in_by_plain() -> None:
     server = PlainMechanism({"node": "secret"})
     conversation = Credentials("PLAIN", "node", "secret").begin(str)
     assert conversation.evaluate(server.evaluate(conversation.first())) is None
@@ -47,7 +47,7 @@ def test_who_signs_in_by_plain_is_let_in() -> None:
 
 @pytest.mark.parametrize("mechanism", [*SCRAM])
 @pytest.mark.parametrize("user", ["node", "no,d=e"])
-def test_who_signs_in_by_scram_is_let_in(mechanism: str, user: str) -> None:
+def test_a_node_signs_in_by_scram(mechanism: str, user: str) -> None:
     credentials = Credentials(mechanism, user, "sécret")
     for _ in range(2):  # the second time it uses the salted password that it knows
         server = scram_server(mechanism, user, "sécret")
@@ -94,7 +94,7 @@ def test_a_server_that_doesnt_know_the_password_is_found_out() -> None:
         ("r=mine+theirs,s=c2FsdA==,i=4095", "asks for 4095 iterations"),
     ],
 )
-def test_a_challenge_that_makes_no_sense_is_no_challenge(challenge: str, told: str) -> None:
+def test_a_nonsense_challenge_is_refused(challenge: str, told: str) -> None:
     conversation = Credentials("SCRAM-SHA-256", "node", "secret").begin(lambda: "mine")
     with pytest.raises(UntrustedServerError, match=told):
         conversation.evaluate(challenge.encode())

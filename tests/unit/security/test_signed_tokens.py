@@ -107,20 +107,20 @@ def test_a_key_is_chosen_by_its_id_and_one_that_is_unknown_is_asked_for() -> Non
     ],
     ids=str,
 )
-def test_what_verifies_nothing_is_passed_over(change: dict[str, Any]) -> None:
+def test_a_key_that_verifies_nothing_is_skipped(change: dict[str, Any]) -> None:
     with issuing() as issuer:
         [key] = issuer.jwks()["keys"]
         assert keys_of(json.dumps({"keys": [{**key, **change}]}).encode()) == ()
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": 5}', b"\xff", b"[" * 100_000])
-def test_what_is_no_set_of_keys_is_refused(text: bytes) -> None:
+def test_an_invalid_set_of_keys_is_refused(text: bytes) -> None:
     with pytest.raises(JwksError, match="not a set of"):
         keys_of(text)
 
 
 @pytest.mark.limit("broker.security.signed_tokens.MOST_KEYS")
-def test_there_are_so_many_keys_at_most() -> None:
+def test_keys_have_a_limit() -> None:
     with issuing() as issuer:
         [key] = issuer.jwks()["keys"]
     most = signed_tokens.MOST_KEYS
@@ -185,7 +185,7 @@ def test_a_fetch_that_fails_is_tried_again_for_as_long_as_the_settings_say() -> 
     assert sum(source.slept) == pytest.approx(1.0)
 
 
-def test_keys_stay_as_they_were_where_they_cant_be_fetched() -> None:
+def test_keys_that_cannot_be_fetched_again_stay_as_they_were() -> None:
     with issuing() as issuer:
         source = Source(jwks(issuer), GONE)
     keys = source.keys()
@@ -240,7 +240,7 @@ def test_a_longer_id_of_a_key_is_not_asked_for() -> None:
 
 
 @pytest.mark.limit("broker.security.signed_tokens.MOST_MISSING_KEYS")
-def test_so_many_unknown_keys_are_remembered() -> None:
+def test_remembered_unknown_keys_have_a_limit() -> None:
     source = Source(EMPTY)
     keys = source.keys()
     between = signed_tokens.MIN_BETWEEN_REFRESHES_MS
@@ -300,14 +300,14 @@ def test_keys_are_fetched() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nx", "49 bytes too early"),
     ],
 )
-def test_what_else_comes_is_told_without_secrets(answer: bytes, told: str) -> None:
+def test_any_other_answer_is_reported_without_secrets(answer: bytes, told: str) -> None:
     with Serving(answer) as serving, pytest.raises(JwksError, match=told) as raised:
         fetched(serving.url, time.monotonic)
     assert "topsecret" not in str(raised.value)
 
 
 @pytest.mark.limit("broker.security.signed_tokens.MOST_JWKS_BYTES")
-def test_a_set_of_keys_has_so_many_bytes_at_most(tmp_path: Path) -> None:
+def test_a_set_of_keys_has_a_limit_of_bytes(tmp_path: Path) -> None:
     most = signed_tokens.MOST_JWKS_BYTES
     with Serving(OK, b" " * most) as serving:
         assert len(fetched(serving.url, time.monotonic)) == most

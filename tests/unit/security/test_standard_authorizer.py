@@ -30,11 +30,11 @@ from tests.support.acls import ALICE, DENY, PREFIXED, Kept, acl
 # --- each rule ----------------------------------------------------------------------------------------------
 
 
-def test_what_no_acl_allows_is_denied() -> None:
+def test_an_operation_without_an_allowing_acl_is_denied() -> None:
     assert not Kept().authorizer.allows(ALICE, READ, TOPIC, "orders")
 
 
-def test_where_no_acl_is_about_a_resource_everybody_may_if_that_is_set() -> None:
+def test_a_resource_without_acls_is_open_to_everybody_if_set_so() -> None:
     kept = Kept(allow_if_no_acl=True).add(acl(who="User:bob"))
     assert not kept.authorizer.allows(ALICE, READ, TOPIC, "orders")
     assert kept.authorizer.allows(ALICE, READ, TOPIC, "others")
@@ -47,7 +47,7 @@ def test_a_super_user_may_whatever_is_denied() -> None:
 
 
 @pytest.mark.parametrize("near", [acl(), acl(pattern=PREFIXED, name="ord"), acl(name="*")])
-def test_a_denial_goes_before_what_is_allowed_nearer_to_the_resource(near: Acl) -> None:
+def test_a_denial_wins_over_an_allowance_nearer_to_the_resource(near: Acl) -> None:
     for far in (acl(name="*", permission=DENY), acl(name="o", pattern=PREFIXED, permission=DENY)):
         assert not Kept().add(near, far).authorizer.allows(ALICE, READ, TOPIC, "orders")
 
@@ -67,7 +67,7 @@ def test_the_prefix_of_a_star_is_no_wildcard() -> None:
 
 
 @pytest.mark.parametrize("operation", [READ, WRITE, Operation.DELETE, Operation.ALTER])
-def test_who_may_do_something_with_a_topic_may_describe_it_and_a_denial_implies_nothing(
+def test_operations_on_a_topic_imply_describing_it_and_denials_imply_nothing(
     operation: Operation,
 ) -> None:
     assert Kept().add(acl(operation)).authorizer.allows(ALICE, DESCRIBE, TOPIC, "orders")
@@ -101,7 +101,7 @@ def test_more_changes_than_are_held_come_to_the_same(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.limit("broker.security.standard_authorizer.MOST_REMEMBERED")
 @pytest.mark.limit("broker.security.standard_authorizer.LONGEST_REMEMBERED")
-def test_what_is_remembered_is_bounded_in_number_and_in_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_decisions_are_bounded_in_number_and_in_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standard_authorizer, "MOST_REMEMBERED", 3)
     kept = Kept().add(acl(name="*"))
     for number in range(10):
@@ -122,7 +122,7 @@ def _logged(caplog: pytest.LogCaptureFixture, level: int, go: Callable[[], objec
     return caplog.messages
 
 
-def test_denials_are_logged_with_the_rule_and_what_is_allowed_at_debug(
+def test_denials_are_logged_with_the_rule_and_allowed_requests_at_debug(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     authorizer = Kept().add(acl(permission=DENY), acl(name="mine")).authorizer
@@ -140,7 +140,7 @@ def test_denials_are_logged_with_the_rule_and_what_is_allowed_at_debug(
         assert " is Allowed operation = READ " in line
 
 
-def test_what_is_asked_only_to_look_is_logged_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mere_look_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     authorizer = Kept().authorizer
     look = lambda: authorizer.allows(ALICE, READ, TOPIC, "orders", log_denied=False)  # noqa: E731
     assert _logged(caplog, logging.DEBUG, look) == []
@@ -174,7 +174,7 @@ def test_a_range_has_its_first_and_its_last_address_and_none_of_the_other_kind(
         *("host.example/8", "10.0.0.0/+8", "256.0.0.0/8", "::1/129", "::ffff:10.0.0.0/104", ":::/1"),
     ],
 )
-def test_what_is_no_range_is_refused_and_meets_nobody(pattern: str) -> None:
+def test_an_invalid_range_is_refused_and_matches_no_host(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         host_range(pattern)
     assert not is_in_range("10.0.0.1", pattern)
@@ -198,7 +198,7 @@ def test_what_is_no_range_is_refused_and_meets_nobody(pattern: str) -> None:
         ("::ffff:10.0.0.0/104", "Could not parse [::ffff:10.0.0.0] - not an IPv6 address"),
     ],
 )
-def test_what_is_wrong_with_a_range_is_said_as_kafka_says_it(pattern: str, said: str) -> None:
+def test_a_mistake_in_a_range_is_reported_in_kafkas_words(pattern: str, said: str) -> None:
     """The texts come from a trial with Kafka 4.4.0."""
     with pytest.raises(ValueError, match="^" + re.escape(said) + "$"):
         host_range(pattern)
@@ -237,7 +237,7 @@ def test_a_listener_that_is_closed_to_brokers_is_so_before_any_acl_is_looked_at(
     )
 
 
-def test_changes_are_held_for_nobody_where_everybody_may_do_everything() -> None:
+def test_no_changes_are_held_if_everybody_may_do_everything() -> None:
     records = KeptRecords()
     everybody: Iterable[Authorizer] = (AllowEverything(), authorizer_of(None, {"CLIENTS"}))
     for authorizer in everybody:

@@ -25,7 +25,7 @@ def test_a_group_without_settings_has_the_brokers(tmp_path: Path) -> None:
     assert share_settings(config, {"share.heartbeat.interval.ms": "6000"}) == ShareSettings(20_000, 7, 300)
 
 
-def test_a_group_has_its_own(tmp_path: Path) -> None:
+def test_a_group_has_its_own_settings(tmp_path: Path) -> None:
     overrides = {
         "share.record.lock.duration.ms": "1000",  # this is less than allowed
         "share.delivery.count.limit": "9",

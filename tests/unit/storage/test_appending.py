@@ -38,7 +38,7 @@ def test_the_leader_epoch_stands_in_the_stored_batch_and_the_crc_still_holds(tmp
     assert crc_is_valid(stored, 0, len(stored))
 
 
-def test_a_batch_may_be_a_view_into_the_frame_that_it_came_in(tmp_path: Path) -> None:
+def test_a_batch_may_be_a_view_into_its_frame(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     data = batch(values=[b"in a frame"])
     frame = bytearray(b"before" + data + b"after")

@@ -44,7 +44,7 @@ def written(path: Path, background: HeldBackground, data: bytes) -> CheckpointWr
     return writer
 
 
-def test_what_was_put_in_place_counts_though_the_directory_could_not_be_synced(tmp_path: Path) -> None:
+def test_a_replaced_file_counts_though_the_directory_could_not_be_synced(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = written(tmp_path, background, b"1")
     files.set_fault_hook(refuse_directory_syncs)
@@ -60,7 +60,7 @@ def test_what_was_put_in_place_counts_though_the_directory_could_not_be_synced(t
     assert writer.has_written(NAME, b"1")
 
 
-def test_what_is_asked_for_all_the_time_is_written_at_once_and_then_once_in_a_while(tmp_path: Path) -> None:
+def test_frequent_requests_are_written_at_once_and_then_once_in_a_while(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = writer_of(tmp_path, background)
     encoded: list[bytes] = []
@@ -99,7 +99,7 @@ def test_what_is_asked_for_all_the_time_is_written_at_once_and_then_once_in_a_wh
     assert encoded == [b"0", b"8", b"9"]
 
 
-def test_what_too_little_memory_kept_from_being_written_soon_is_written_the_next_time(
+def test_a_write_delayed_by_lack_of_memory_happens_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     background = HeldBackground()
@@ -123,7 +123,7 @@ def test_a_directory_that_can_not_be_synced_is_reported(tmp_path: Path) -> None:
     assert [failure.errno for failure in reported] == [5]
 
 
-def test_what_is_written_at_once_counts_though_the_directory_could_not_be_synced(tmp_path: Path) -> None:
+def test_an_immediate_write_counts_though_the_directory_could_not_be_synced(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = written(tmp_path, background, b"1")
     files.set_fault_hook(refuse_directory_syncs)
@@ -133,7 +133,7 @@ def test_what_is_written_at_once_counts_though_the_directory_could_not_be_synced
     assert not writer.has_written(NAME, b"1")
 
 
-def test_a_sync_of_what_was_replaced_at_once_does_not_tell_that_it_is_still_there(tmp_path: Path) -> None:
+def test_syncing_an_already_replaced_file_does_not_confirm_it(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = writer_of(tmp_path, background)
     writer.write(NAME, lambda: b"1")
@@ -150,7 +150,7 @@ def test_a_sync_of_what_was_replaced_at_once_does_not_tell_that_it_is_still_ther
 @pytest.mark.parametrize(
     ("owner", "name"), [(HeldBackground, "__call__"), (CheckpointWriter, "_put_in_place")]
 )
-def test_a_file_whose_writing_broke_off_for_too_little_memory_is_written_the_next_time(
+def test_a_file_whose_writing_lacked_memory_is_written_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     background = HeldBackground()
@@ -167,7 +167,7 @@ def test_a_file_whose_writing_broke_off_for_too_little_memory_is_written_the_nex
     assert writer.has_written(NAME, b"2")
 
 
-def test_what_waits_and_can_not_be_encoded_goes_on_waiting(tmp_path: Path) -> None:
+def test_a_waiting_file_that_cannot_be_encoded_keeps_waiting(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = writer_of(tmp_path, background)
     memory = [False]
@@ -190,7 +190,7 @@ def test_what_waits_and_can_not_be_encoded_goes_on_waiting(tmp_path: Path) -> No
     assert writer.has_written(NAME, b"2")
 
 
-def test_what_could_not_be_begun_does_not_come_after_what_is_newer(tmp_path: Path) -> None:
+def test_a_write_that_could_not_begin_does_not_follow_a_newer_one(tmp_path: Path) -> None:
     background = HeldBackground()
     writer = written(tmp_path, background, b"1")
     with pytest.MonkeyPatch.context() as patch:
@@ -221,7 +221,7 @@ def test_a_compacted_offset_is_forgotten_though_the_directory_could_not_be_synce
 
 # a deletion first encodes the log starts, then what the cleaner has compacted
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_deleted_partition_is_forgotten_though_too_little_memory_kept_it_from_being_written(
+def test_a_deleted_partition_is_forgotten_though_its_file_lacked_memory_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     background = HeldBackground()
@@ -244,7 +244,7 @@ def test_a_deleted_partition_is_forgotten_though_too_little_memory_kept_it_from_
 
 
 @pytest.mark.parametrize("what", ["log starts", "cleaner"])
-def test_a_deleted_partition_is_forgotten_though_too_little_memory_kept_its_file_from_being_begun(
+def test_a_deleted_partition_is_forgotten_though_its_file_lacked_memory_to_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     background = HeldBackground()

@@ -118,7 +118,7 @@ def test_the_clean_mark_says_the_brokers_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "nonsense", "[]", '{"version":0,"brokerEpoch":null}'])
-def test_an_empty_mark_is_one_all_the_same(tmp_path: Path, text: str) -> None:
+def test_an_empty_mark_counts_all_the_same(tmp_path: Path, text: str) -> None:
     path = tmp_path / ".kafka_cleanshutdown"
     path.write_text(text)
     assert checkpoints.read_clean_shutdown(files, str(path)) == -1

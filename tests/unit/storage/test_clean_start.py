@@ -117,7 +117,7 @@ def test_everything_is_synced_by_a_clean_stop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 @pytest.mark.parametrize("base_offset", [0, 9])
-def test_a_lost_index_is_noticed_and_made_anew(tmp_path: Path, base_offset: int, suffix: str) -> None:
+def test_a_lost_index_is_noticed_and_rebuilt(tmp_path: Path, base_offset: int, suffix: str) -> None:
     log = stopped(tmp_path)
     before = picture(reopened(tmp_path))
     path = file(log, base_offset, suffix)
@@ -128,7 +128,7 @@ def test_a_lost_index_is_noticed_and_made_anew(tmp_path: Path, base_offset: int,
 
 
 @pytest.mark.parametrize("offsets", [(22,), (9,), (9, 22)])
-def test_a_lost_snapshot_is_noticed_and_made_anew(tmp_path: Path, offsets: tuple[int, ...]) -> None:
+def test_a_lost_snapshot_is_noticed_and_rebuilt(tmp_path: Path, offsets: tuple[int, ...]) -> None:
     log = stopped(tmp_path)
     before = picture(reopened(tmp_path))
     for offset in offsets:
@@ -138,7 +138,7 @@ def test_a_lost_snapshot_is_noticed_and_made_anew(tmp_path: Path, offsets: tuple
     assert 22 in again.snapshots.offsets
 
 
-def test_all_side_files_lost_at_once_are_made_anew(tmp_path: Path) -> None:
+def test_all_side_files_lost_at_once_are_rebuilt(tmp_path: Path) -> None:
     log = stopped(tmp_path)
     before = picture(reopened(tmp_path))
     for name in names(log):
@@ -182,7 +182,7 @@ def at_an_offset_below_the_base(data: bytes) -> bytes:
         (".snapshot", nothing),
     ],
 )
-def test_a_side_file_that_contradicts_the_log_is_made_anew(
+def test_a_side_file_that_contradicts_the_log_is_rebuilt(
     tmp_path: Path, suffix: str, damage: Callable[[bytes], bytes]
 ) -> None:
     log = stopped(tmp_path)
@@ -204,7 +204,7 @@ def test_a_torn_tail_is_cut_even_though_the_stop_was_clean(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", [None, "", "0\n7\n0 0\n", "nonsense"])
-def test_lost_leader_epochs_are_made_anew(tmp_path: Path, text: str | None) -> None:
+def test_lost_leader_epochs_are_rebuilt(tmp_path: Path, text: str | None) -> None:
     log = stopped(tmp_path)
     path = Path(log.directory) / "leader-epoch-checkpoint"
     if text is None:
@@ -260,7 +260,7 @@ def test_a_tail_that_is_no_batch_at_all_is_cut(tmp_path: Path) -> None:
     assert picture(reopened(tmp_path)) == before
 
 
-def test_nonsense_amid_a_segment_whose_transaction_index_is_lost_is_cut(tmp_path: Path) -> None:
+def test_nonsense_inside_a_segment_whose_transaction_index_is_lost_is_cut(tmp_path: Path) -> None:
     log = stopped(tmp_path)
     stored = list(batches(reopened(tmp_path)))
     file(log, 9, ".txnindex").unlink()

@@ -33,7 +33,7 @@ def filled(path: Path, background: HeldBackground | None = None, topic: str = "o
     return directory
 
 
-def test_what_was_compacted_is_known_after_a_clean_stop_and_after_a_crash(tmp_path: Path) -> None:
+def test_compaction_is_remembered_after_a_clean_stop_and_after_a_crash(tmp_path: Path) -> None:
     for clean in (True, False):
         directory = filled(tmp_path)
         directory.cleaner_offsets.set(ORDERS, 3)
@@ -72,7 +72,7 @@ def test_a_line_of_a_partition_that_is_not_here_is_dropped(tmp_path: Path) -> No
     assert text(tmp_path) == "0\n1\norders 0 4\n"
 
 
-def test_a_checkpoint_that_makes_no_sense_is_read_as_empty(tmp_path: Path) -> None:
+def test_a_nonsense_checkpoint_is_read_as_empty(tmp_path: Path) -> None:
     filled(tmp_path).close()
     (tmp_path / NAME).write_text("0\n1\norders 0\n")
     directory = opened(tmp_path)
@@ -89,7 +89,7 @@ def test_a_deleted_partitions_line_goes(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_new_partition_of_the_name_begins_anew_though_the_line_could_not_go_in_time(tmp_path: Path) -> None:
+def test_a_new_partition_of_the_name_starts_afresh_though_the_old_line_is_still_there(tmp_path: Path) -> None:
     background = HeldBackground()
     directory = filled(tmp_path, background)
     directory.cleaner_offsets.set(ORDERS, 3)
@@ -101,7 +101,7 @@ def test_a_new_partition_of_the_name_begins_anew_though_the_line_could_not_go_in
     directory.close(clean=False)
 
 
-def test_a_line_that_a_crash_left_of_a_deleted_partition_does_not_count_for_a_new_one(tmp_path: Path) -> None:
+def test_a_crashs_leftover_line_of_a_deleted_partition_does_not_count_for_a_new_one(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("0\n1\norders 0 3\n")
     directory = opened(tmp_path)
     log_of(directory)

@@ -108,9 +108,7 @@ def believed(log: PartitionLog) -> Iterator[tuple[Path, bytes, bytes]]:
 
 
 @pytest.mark.parametrize("seed", [3, 5])
-def test_no_bit_that_is_flipped_shows_what_was_aborted_or_hides_what_was_committed(
-    tmp_path: Path, seed: int
-) -> None:
+def test_no_flipped_bit_shows_aborted_records_or_hides_committed_ones(tmp_path: Path, seed: int) -> None:
     expected = history(tmp_path, seed)
     log = opened(tmp_path)
     assert committed(log) == expected
@@ -125,7 +123,7 @@ def test_no_bit_that_is_flipped_shows_what_was_aborted_or_hides_what_was_committ
         path.write_bytes(whole)
 
 
-def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
+def test_an_index_that_contradicts_the_batches_is_rebuilt_once_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = history(tmp_path, 0)
@@ -172,7 +170,7 @@ def first_offsets(log: PartitionLog) -> list[int] | None:
 
 
 @pytest.mark.limit("storage.log.aborted.MOST_REMADE_AT_ONCE")
-def test_an_index_is_made_anew_a_bit_with_each_read_and_none_of_them_is_told_anything_before_it_is(
+def test_an_index_is_rebuilt_bit_by_bit_and_reads_get_nothing_before_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 5)
@@ -184,7 +182,7 @@ def test_an_index_is_made_anew_a_bit_with_each_read_and_none_of_them_is_told_any
 
 
 @pytest.mark.parametrize("at", range(1, 5))
-def test_an_index_that_is_being_made_anew_says_what_is_appended_meanwhile(
+def test_an_index_being_rebuilt_includes_records_appended_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 5)
@@ -199,7 +197,7 @@ def test_an_index_that_is_being_made_anew_says_what_is_appended_meanwhile(
     log.close()
 
 
-def test_an_index_that_is_being_made_anew_forgets_what_is_cut_off_meanwhile(
+def test_an_index_being_rebuilt_forgets_records_cut_off_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 22)
@@ -214,7 +212,7 @@ def test_an_index_that_is_being_made_anew_forgets_what_is_cut_off_meanwhile(
     log.close()
 
 
-def test_an_index_of_batches_that_cannot_be_read_is_believed_and_that_is_told_once(
+def test_an_index_of_unreadable_batches_is_believed_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history(tmp_path, 0)
@@ -234,7 +232,7 @@ def test_an_index_of_batches_that_cannot_be_read_is_believed_and_that_is_told_on
     log.close()
 
 
-def test_what_is_appended_or_proven_once_is_read_no_second_time(
+def test_appended_or_proven_entries_are_not_read_a_second_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = history(tmp_path, 0)
@@ -258,7 +256,7 @@ def test_what_is_appended_or_proven_once_is_read_no_second_time(
 
 
 @pytest.mark.parametrize("offset", [10, 40])
-def test_who_reads_what_is_proven_waits_for_no_proof_though_there_is_more_that_is_not(
+def test_a_reader_of_proven_entries_does_not_wait_for_the_proof_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
 ) -> None:
     """For example, readers at the log's end don't wait: older entries may never be read again."""
@@ -286,7 +284,7 @@ def test_who_reads_what_is_proven_waits_for_no_proof_though_there_is_more_that_i
 
 
 @pytest.mark.limit("storage.log.aborted.MOST_PROVEN_AT_ONCE")
-def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
+def test_one_read_proves_a_few_entries_and_returns_less_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aborted, "MOST_PROVEN_AT_ONCE", 3)
@@ -313,7 +311,9 @@ def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
 
 
 @pytest.mark.parametrize("first_offset", [0, 1, 3, 7])
-def test_what_began_before_the_log_does_is_not_held_against_it(tmp_path: Path, first_offset: int) -> None:
+def test_a_transaction_older_than_the_log_does_not_discredit_its_entry(
+    tmp_path: Path, first_offset: int
+) -> None:
     log = open_log(tmp_path)
     append(log, batch(2))
     append(log, transactional(0, 1))

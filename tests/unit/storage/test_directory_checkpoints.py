@@ -106,7 +106,7 @@ def test_after_a_crash_the_recovery_point_says_where_to_read_from(tmp_path: Path
     directory.close()
 
 
-def test_a_segment_that_is_rolled_behind_the_last_checkpoint_is_recovered_with_its_indexes(
+def test_a_segment_rolled_after_the_last_checkpoint_is_recovered_with_its_indexes(
     tmp_path: Path,
 ) -> None:
     directory = opened(tmp_path)
@@ -154,7 +154,7 @@ def test_a_log_is_opened_with_the_high_watermark_of_the_last_checkpoint_as_far_a
     directory.close()
 
 
-def test_a_log_that_nobody_opens_keeps_its_checkpointed_high_watermark(tmp_path: Path) -> None:
+def test_an_unopened_log_keeps_its_checkpointed_high_watermark(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch(3))
     directory.close()
@@ -170,7 +170,7 @@ def test_a_log_that_nobody_opens_keeps_its_checkpointed_high_watermark(tmp_path:
     directory.close()
 
 
-def test_a_deleted_partitions_high_watermark_is_not_that_of_the_next_one_of_its_name(tmp_path: Path) -> None:
+def test_a_deleted_partitions_high_watermark_does_not_pass_to_its_namesake(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch(3))
     directory.close()
@@ -268,7 +268,7 @@ def with_log_starts(path: Path, background: HeldBackground, count: int) -> LogDi
     return directory
 
 
-def test_the_log_starts_of_all_that_are_deleted_in_a_turn_are_forgotten_in_the_background(
+def test_the_log_starts_of_logs_deleted_in_one_turn_are_forgotten_in_the_background(
     tmp_path: Path,
 ) -> None:
     background = HeldBackground()
@@ -290,7 +290,7 @@ def test_the_log_starts_of_all_that_are_deleted_in_a_turn_are_forgotten_in_the_b
     directory.close(clean=False)
 
 
-def test_one_write_frees_the_names_of_all_that_were_deleted(tmp_path: Path) -> None:
+def test_one_write_frees_the_names_of_all_deleted_logs(tmp_path: Path) -> None:
     background = HeldBackground()
     directory = with_log_starts(tmp_path, background, 20)
     done: list[str] = []
@@ -322,7 +322,7 @@ def test_a_name_is_free_only_once_the_disk_knows_the_checkpoint_by_its_name(tmp_
     directory.close(clean=False)
 
 
-def test_a_log_start_that_a_killed_run_had_no_time_to_forget_is_not_that_of_a_new_partition(
+def test_a_log_start_that_a_killed_run_did_not_forget_does_not_pass_to_a_new_partition(
     tmp_path: Path,
 ) -> None:
     background = HeldBackground()
@@ -386,7 +386,7 @@ def test_a_checkpoint_still_being_written_is_not_put_in_place_once_another_may_h
     assert not (tmp_path / "replication-offset-checkpoint").exists()
 
 
-def test_what_takes_the_place_of_a_cut_off_end_is_not_said_to_be_synced(tmp_path: Path) -> None:
+def test_the_replacement_of_a_cut_off_end_does_not_count_as_synced(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = log_of(directory)
     append(log, batch(4))

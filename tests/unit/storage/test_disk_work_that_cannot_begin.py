@@ -63,7 +63,7 @@ def test_a_flush_that_could_not_begin_syncs_the_epochs_when_it_does(tmp_path: Pa
         files.set_fault_hook(None)
 
 
-def test_a_flush_behind_another_that_could_not_begin_begins_later(tmp_path: Path) -> None:
+def test_a_flush_queued_after_one_that_could_not_begin_begins_later(tmp_path: Path) -> None:
     background = Refusing()
     log = open_log(tmp_path, flush_messages=1, background=background)
     append(log, batch())
@@ -79,7 +79,7 @@ def test_a_flush_behind_another_that_could_not_begin_begins_later(tmp_path: Path
 
 
 @pytest.mark.parametrize(("owner", "name"), [(syncing, "_trusted_up_to"), (Flushing, "tell_synced")])
-def test_a_flush_whose_end_could_not_be_told_is_told_later(
+def test_a_flush_whose_end_could_not_be_reported_reports_it_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
     background = HeldBackground()
@@ -99,7 +99,7 @@ def test_a_flush_whose_end_could_not_be_told_is_told_later(
 
 @pytest.mark.parametrize("number", sorted(OUT_OF_DESCRIPTORS))
 @pytest.mark.parametrize("what", ["sync", "sync_directory"])
-def test_a_flush_that_had_no_descriptor_is_made_up_for_and_the_log_is_none_the_worse(
+def test_a_flush_that_lacked_a_descriptor_is_repeated_and_the_log_is_unharmed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int, what: str
 ) -> None:
     background = HeldBackground()
@@ -142,7 +142,7 @@ def lacking_descriptors(name: str, path: str, _size: int) -> None:
         raise OSError(errno.EMFILE, "too many", path)
 
 
-def test_each_lack_of_descriptors_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_lack_of_descriptors_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     background = HeldBackground()
     log = open_log(tmp_path, flush_messages=1, background=background)
     for lacks in range(1, 3):

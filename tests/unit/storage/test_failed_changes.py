@@ -68,7 +68,7 @@ def almost_full(directory: Path) -> PartitionLog:
         ("write_whole", "1.snapshot"),
     ],
 )
-def test_what_is_appended_behind_a_failed_roll_is_there_after_a_restart(
+def test_records_appended_after_a_failed_roll_survive_a_restart(
     tmp_path: Path, operation: str, suffix: str, clean: bool
 ) -> None:
     log = almost_full(tmp_path)
@@ -140,7 +140,7 @@ def fail_rename_of_an_index(name: str, path: str, _size: int) -> None:
         raise OSError(errno.EIO, "Input/output error", path)
 
 
-def test_a_log_start_whose_leader_epochs_cant_be_written_doesnt_move(tmp_path: Path) -> None:
+def test_a_log_start_whose_leader_epochs_cannot_be_written_does_not_move(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(4))
     refused(lambda: log.delete_records_before(3), ("write_whole", "leader-epoch-checkpoint.tmp"))
@@ -168,7 +168,7 @@ def test_a_leader_epoch_that_couldnt_be_written_is_written_at_the_next_append(tm
     assert open_log(tmp_path).leader_epochs.entries == [(0, 0), (3, 1)]
 
 
-def test_a_file_shorter_than_it_is_believed_to_be_is_told_to_the_reader(tmp_path: Path) -> None:
+def test_a_file_shorter_than_expected_is_an_error_for_the_reader(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch())
     size = log.segments.active.size
@@ -179,7 +179,7 @@ def test_a_file_shorter_than_it_is_believed_to_be_is_told_to_the_reader(tmp_path
     refused(lambda: log.read(1, 1000, upper_bound=2))
 
 
-def test_nothing_is_written_where_the_time_index_cant_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_time_index_prevents_writing(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch())
     log.close()
@@ -203,7 +203,7 @@ def test_each_kind_of_failure_of_a_log_is_logged_once(
 
 
 @pytest.mark.parametrize("fails", ["the disk", "memory"])
-def test_what_is_known_of_producers_follows_a_cut_before_anything_is_appended(
+def test_producer_states_follow_a_cut_before_anything_is_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     log = open_log(tmp_path)
@@ -222,7 +222,7 @@ def test_what_is_known_of_producers_follows_a_cut_before_anything_is_appended(
     assert log.leader_epochs.entries == [(0, 0), (2, 1)]
 
 
-def test_a_log_that_begins_anew_forgets_its_producers_before_anything_is_appended(tmp_path: Path) -> None:
+def test_a_restarted_log_forgets_its_producers_before_anything_is_appended(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, produced(0), leader_epoch=0)
     refused(

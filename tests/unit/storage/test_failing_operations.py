@@ -129,7 +129,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("operation", "refused"), CASES)
-def test_an_operation_that_fails_once_is_told_of_and_loses_nothing(
+def test_an_operation_that_fails_once_is_reported_and_loses_nothing(
     tmp_path: Path, operation: str, refused: list[str]
 ) -> None:
     life = Life(tmp_path)

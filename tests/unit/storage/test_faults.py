@@ -166,7 +166,7 @@ def test_a_write_that_cant_be_taken_back_ends_the_log_for_good(log: PartitionLog
     assert len(list(batches(log))) == 2
 
 
-def test_what_a_lost_log_left_behind_is_cut_at_the_next_start(tmp_path: Path, log: PartitionLog) -> None:
+def test_leftovers_of_a_lost_log_are_cut_at_the_next_start(tmp_path: Path, log: PartitionLog) -> None:
     def hook(name: str, _path: str, _size: int) -> int | None:
         if name == "truncate":
             raise OSError(errno.EIO, "bad disk")
@@ -181,7 +181,7 @@ def test_what_a_lost_log_left_behind_is_cut_at_the_next_start(tmp_path: Path, lo
     assert list(batches(again)) == stored
 
 
-def test_a_failed_read_is_told_to_the_client(log: PartitionLog) -> None:
+def test_a_failed_read_is_reported_to_the_client(log: PartitionLog) -> None:
     fail_at("read", ".log")
     refused(log, lambda: log.read(0, 1000, upper_bound=4))
     assert log.failure is None

@@ -43,7 +43,7 @@ def bytes_of(rest: FileRange) -> bytes:
     return rest.read(0, len(rest))
 
 
-def test_what_is_left_follows_what_is_read_at_once(log: PartitionLog) -> None:
+def test_the_rest_follows_the_bytes_read_at_once(log: PartitionLog) -> None:
     first, rest = left(log)
     assert len(first) == FIRST_READ_BYTES
     assert first + bytes_of(rest) == whole(log)
@@ -81,7 +81,7 @@ def test_a_range_reads_on_from_any_place_and_ends_at_its_end(log: PartitionLog) 
     assert rest.read(len(rest) - 5, 50) == bytes_of(rest)[-5:]
 
 
-def test_a_segment_that_is_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
+def test_a_segment_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
     expected = whole(log)
     first, rest = left(log)
     log.move_log_start(30)
@@ -90,7 +90,9 @@ def test_a_segment_that_is_deleted_meanwhile_is_read_to_its_end(log: PartitionLo
     assert first + bytes_of(rest) == expected
 
 
-def test_so_is_one_whose_descriptor_had_made_way_for_others(log: PartitionLog, files: DiskFiles) -> None:
+def test_a_deleted_segment_without_an_open_descriptor_is_read_to_its_end(
+    log: PartitionLog, files: DiskFiles
+) -> None:
     expected = whole(log)
     first, rest = left(log)
     files.limit_open_files(1)
@@ -101,7 +103,7 @@ def test_so_is_one_whose_descriptor_had_made_way_for_others(log: PartitionLog, f
     assert first + bytes_of(rest) == expected
 
 
-def test_a_log_that_is_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
+def test_a_log_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
     expected = whole(log)
     first, rest = left(log)
     log.delete("unique")
@@ -119,7 +121,7 @@ def test_a_file_out_of_use_stays_open_for_as_long_as_it_is_held(log: PartitionLo
     assert files.open_files_count() == 0
 
 
-def test_a_file_in_use_goes_on_as_before_once_nobody_holds_it(log: PartitionLog) -> None:
+def test_a_file_in_use_returns_to_normal_once_nobody_holds_it(log: PartitionLog) -> None:
     _first, rest = left(log)
     assert log.segments[0].log.held is not None
     del rest
@@ -127,7 +129,7 @@ def test_a_file_in_use_goes_on_as_before_once_nobody_holds_it(log: PartitionLog)
     assert len(whole(log)) == 100_000
 
 
-def test_what_was_cut_off_is_refused_though_other_bytes_stand_there_now(log: PartitionLog) -> None:
+def test_bytes_cut_off_are_refused_though_others_have_taken_their_place(log: PartitionLog) -> None:
     _first, rest = left(log, 20)
     log.truncate_to(25, NOW_MS)
     for _ in range(5):
@@ -139,7 +141,7 @@ def test_what_was_cut_off_is_refused_though_other_bytes_stand_there_now(log: Par
     assert len(bytes_of(fresh)) == len(fresh)
 
 
-def test_what_lies_before_the_cut_is_read(log: PartitionLog) -> None:
+def test_bytes_before_the_cut_are_read(log: PartitionLog) -> None:
     found = log.read(20, 50_000, upper_bound=30, at_once=1)
     assert found.rest is not None
     log.truncate_to(25, NOW_MS)
@@ -154,14 +156,14 @@ def test_a_file_that_ends_too_early_is_refused(log: PartitionLog) -> None:
         bytes_of(rest)
 
 
-def test_where_the_file_ends_before_what_is_read_at_once_nothing_is_left(log: PartitionLog) -> None:
+def test_a_file_that_ends_before_the_first_read_leaves_no_rest(log: PartitionLog) -> None:
     with Path(log.segments[0].log.path).open("r+b") as file:
         file.truncate(20_000)
     found = log.read(0, 100_000, upper_bound=30, at_once=FIRST_READ_BYTES)
     assert (len(found.records), found.rest) == (20_000, None)
 
 
-def test_where_nothing_may_be_read_at_once_a_header_is(log: PartitionLog) -> None:
+def test_if_nothing_may_be_read_at_once_a_header_is(log: PartitionLog) -> None:
     found = log.read(0, 20_000, upper_bound=30, at_once=0)
     assert found.rest is not None
     assert (len(found.records), len(found.rest)) == (512, 19_488)
@@ -177,7 +179,7 @@ def test_it_fills_a_buffer_that_its_reader_has(log: PartitionLog) -> None:
     assert came == bytes_of(rest)
 
 
-def test_a_reader_with_a_buffer_is_told_of_a_file_that_ends_too_early(log: PartitionLog) -> None:
+def test_a_reader_with_a_buffer_learns_of_a_file_that_ends_too_early(log: PartitionLog) -> None:
     _first, rest = left(log)
     with Path(log.segments[0].log.path).open("r+b") as file:
         file.truncate(FIRST_READ_BYTES)
@@ -186,7 +188,7 @@ def test_a_reader_with_a_buffer_is_told_of_a_file_that_ends_too_early(log: Parti
 
 
 @pytest.mark.limit("storage.files.MOST_RETIRED_FILES")
-def test_of_too_many_files_out_of_use_the_oldest_is_lost(tmp_path: Path, files: DiskFiles) -> None:
+def test_the_oldest_of_too_many_unused_files_is_lost(tmp_path: Path, files: DiskFiles) -> None:
     assert MOST_RETIRED_FILES == 256
     files.limit_retired_files(2)
     ranges = []
@@ -204,7 +206,7 @@ def test_of_too_many_files_out_of_use_the_oldest_is_lost(tmp_path: Path, files: 
     assert files.open_files_count() == 0
 
 
-def test_a_part_of_what_is_left(log: PartitionLog) -> None:
+def test_a_part_of_the_rest(log: PartitionLog) -> None:
     _, rest = left(log)
     whole_of_it = bytes_of(rest)
     part = rest.part(5_000, 7_000)
@@ -212,7 +214,7 @@ def test_a_part_of_what_is_left(log: PartitionLog) -> None:
     assert (len(part), bytes_of(part)) == (7_000, whole_of_it[5_000:12_000])
 
 
-def test_no_part_of_what_was_cut_off(log: PartitionLog) -> None:
+def test_no_part_of_cut_off_bytes(log: PartitionLog) -> None:
     _, rest = left(log, 20)
     log.truncate_to(22, NOW_MS)
     with pytest.raises(OSError, match="cut off"):

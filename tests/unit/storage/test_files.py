@@ -43,7 +43,7 @@ def functions(of: type[Files]) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in made.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_a_directory_is_made_below_one_that_is_there_alone(tmp_path: Path) -> None:
+def test_a_directory_is_only_made_inside_an_existing_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.make_directory(str(tmp_path / "a" / "b"))
     assert not (tmp_path / "a").exists()
@@ -55,7 +55,7 @@ def test_a_directory_is_made_below_one_that_is_there_alone(tmp_path: Path) -> No
         files.make_directory(str(tmp_path / "file"))
 
 
-def test_what_a_disk_refuses_to_say_is_not_taken_for_gone(tmp_path: Path) -> None:
+def test_a_path_that_the_disk_cannot_check_does_not_count_as_gone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     assert files.exists(str(tmp_path / "file"))
@@ -89,7 +89,7 @@ def test_every_operation_asks_the_hook_under_its_own_name(name: str) -> None:
     assert asked == {name}
 
 
-def test_two_nodes_in_a_process_have_faults_and_descriptors_of_their_own(tmp_path: Path) -> None:
+def test_two_nodes_in_a_process_have_their_own_faults_and_descriptors(tmp_path: Path) -> None:
     one, other = DiskFiles(), DiskFiles()
     opened = [File(str(tmp_path / f"{at}")) for at in range(4)]
     one.limit_open_files(1)
@@ -163,7 +163,7 @@ def test_a_failed_write_is_taken_back(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"before"
 
 
-def test_a_write_that_cant_be_taken_back_is_told_apart(tmp_path: Path) -> None:
+def test_a_write_that_cannot_be_taken_back_has_its_own_error(tmp_path: Path) -> None:
     file = File(str(tmp_path / "a"))
     files.create(file)
 
@@ -205,14 +205,14 @@ def test_a_file_that_is_replaced_is_whole_or_the_old_one(tmp_path: Path) -> None
     assert path.read_bytes() == b"old"
 
 
-def test_what_is_gone_needs_no_sync(tmp_path: Path) -> None:
+def test_a_missing_path_needs_no_sync(tmp_path: Path) -> None:
     files.sync(str(tmp_path / "missing"))
     files.sync_directory(str(tmp_path / "missing"))
     files.remove(str(tmp_path / "missing"))
     files.remove_tree(str(tmp_path / "missing"))
 
 
-def test_a_tree_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_tree_is_removed_with_its_contents(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_text("x")
     (tmp_path / "a" / "file").write_text("x")
@@ -379,7 +379,7 @@ def test_a_file_is_read_whole_however_large_it_is(tmp_path: Path, size: int) -> 
 
 
 @pytest.mark.parametrize("pages", [1, 3])
-def test_a_read_that_an_error_ended_behind_whole_pages_is_none_of_the_whole_file(
+def test_a_read_cut_short_by_an_error_after_whole_pages_is_not_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
 ) -> None:
     path = tmp_path / "file"

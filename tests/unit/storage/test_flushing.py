@@ -26,7 +26,9 @@ def test_nothing_is_synced_by_default(tmp_path: Path, synced: list[str]) -> None
     assert log.recovery_point == 0
 
 
-def test_flush_messages_syncs_once_so_many_records_are_unsynced(tmp_path: Path, synced: list[str]) -> None:
+def test_flush_messages_syncs_once_its_number_of_records_is_unsynced(
+    tmp_path: Path, synced: list[str]
+) -> None:
     log = open_log(tmp_path, flush_messages=10)
     assert not append(log, batch(9)).flushing
     assert synced == []
@@ -93,7 +95,7 @@ def test_a_batch_that_is_sent_again_while_it_is_synced_waits_as_the_first_one_do
     assert not append(log, produced(0)).flushing
 
 
-def test_what_is_synced_already_is_told_at_once(tmp_path: Path) -> None:
+def test_synced_offsets_are_confirmed_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path, flush_messages=1)
     append(log, batch(3))
     told: list[Exception | None] = []
@@ -162,7 +164,7 @@ def test_flush_ms_counts_from_the_last_flush(tmp_path: Path) -> None:
     assert log.recovery_point == 2
 
 
-def test_what_is_synced_is_not_synced_again(tmp_path: Path, synced: list[str]) -> None:
+def test_synced_records_are_not_synced_again(tmp_path: Path, synced: list[str]) -> None:
     log = open_log(tmp_path)
     append(log, batch())
     log.flush(NOW_MS)
@@ -173,7 +175,7 @@ def test_what_is_synced_is_not_synced_again(tmp_path: Path, synced: list[str]) -
     assert "00000000000000000000.log" not in synced
 
 
-def test_a_failed_sync_ends_the_log_and_is_told(tmp_path: Path, background: HeldBackground) -> None:
+def test_a_failed_sync_ends_the_log_and_is_reported(tmp_path: Path, background: HeldBackground) -> None:
     log = open_log(tmp_path, flush_messages=1, background=background)
     append(log, batch())
     told: list[Exception | None] = []
@@ -198,9 +200,7 @@ def test_a_failed_sync_ends_the_log_and_is_told(tmp_path: Path, background: Held
     assert len(log.read(0, 1000, upper_bound=1).records) > 0
 
 
-def test_a_clean_stop_syncs_what_is_left(
-    tmp_path: Path, background: HeldBackground, synced: list[str]
-) -> None:
+def test_a_clean_stop_syncs_the_rest(tmp_path: Path, background: HeldBackground, synced: list[str]) -> None:
     log = open_log(tmp_path, background=background)
     append(log, batch(3))
     log.close()
@@ -242,7 +242,7 @@ def test_a_segment_that_is_synced_already_is_not_synced_with_the_next(
     assert log.recovery_point == 3
 
 
-def test_whoever_waits_for_a_sync_is_told_by_a_clean_stop(tmp_path: Path, background: HeldBackground) -> None:
+def test_a_clean_stop_calls_waiters_for_a_sync(tmp_path: Path, background: HeldBackground) -> None:
     log = open_log(tmp_path, background=background)
     append(log, batch())
     told: list[Exception | None] = []
@@ -251,7 +251,9 @@ def test_whoever_waits_for_a_sync_is_told_by_a_clean_stop(tmp_path: Path, backgr
     assert told == [None]
 
 
-def test_a_waiter_that_fails_keeps_nobody_from_being_told(tmp_path: Path, background: HeldBackground) -> None:
+def test_a_waiter_that_fails_does_not_keep_others_from_being_called(
+    tmp_path: Path, background: HeldBackground
+) -> None:
     log = open_log(tmp_path, flush_messages=1, background=background)
     append(log, batch())
     told: list[Exception | None] = []
@@ -277,7 +279,7 @@ def test_a_waiter_that_fails_keeps_nobody_from_being_told(tmp_path: Path, backgr
     ],
     ids=["deleted", "closed", "given up", "truncated"],
 )
-def test_whoever_waits_for_a_sync_that_wont_be_is_told_at_once(
+def test_waiters_for_an_impossible_sync_are_called_at_once(
     tmp_path: Path, background: HeldBackground, end: Callable[[PartitionLog], object]
 ) -> None:
     log = open_log(tmp_path, flush_messages=1, background=background)
@@ -290,7 +292,7 @@ def test_whoever_waits_for_a_sync_that_wont_be_is_told_at_once(
     assert len(told) == 1
 
 
-def test_nobody_waits_for_a_log_that_is_closed(tmp_path: Path, background: HeldBackground) -> None:
+def test_a_closed_log_keeps_no_waiters(tmp_path: Path, background: HeldBackground) -> None:
     log = open_log(tmp_path, background=background)
     append(log, batch())
     log.close(clean=False)
@@ -299,9 +301,7 @@ def test_nobody_waits_for_a_log_that_is_closed(tmp_path: Path, background: HeldB
     assert isinstance(told[0], OSError)
 
 
-def test_a_clean_stop_whose_sync_fails_tells_whoever_waits(
-    tmp_path: Path, background: HeldBackground
-) -> None:
+def test_a_clean_stop_whose_sync_fails_tells_the_waiters(tmp_path: Path, background: HeldBackground) -> None:
     log = open_log(tmp_path, background=background)
     append(log, batch())
     told: list[Exception | None] = []
@@ -320,7 +320,7 @@ def test_a_clean_stop_whose_sync_fails_tells_whoever_waits(
     assert isinstance(told[0], OSError)
 
 
-def test_a_broken_invariant_of_one_is_raised_once_all_are_told(
+def test_a_broken_invariant_in_a_waiter_is_raised_once_all_have_been_called(
     tmp_path: Path, background: HeldBackground
 ) -> None:
     def break_down(failure: Exception | None) -> None:
@@ -358,7 +358,7 @@ def test_a_flush_that_is_wanted_at_once_comes_before_other_logs_that_want_one_la
     assert (log.recovery_point, other.recovery_point) == (2, 1)
 
 
-def test_who_waits_is_put_behind_the_others_without_a_copy_of_them_all() -> None:
+def test_a_waiter_is_inserted_without_a_copy_of_all_the_others() -> None:
     flushing = Flushing()
     told: list[int] = []
     for number in range(3):

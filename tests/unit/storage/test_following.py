@@ -48,7 +48,7 @@ def test_a_batch_that_does_not_follow_is_not_believed(
         )
 
 
-def test_an_empty_log_begins_amid_a_batch_where_the_leaders_does(tmp_path: Path) -> None:
+def test_an_empty_log_begins_inside_a_batch_where_the_leaders_does(tmp_path: Path) -> None:
     """Kafka's begins with the whole batch, too. Later the log start hides a part of it."""
     log = open_log(tmp_path)
     append_as_follower(log, fetched(), leader_epoch=1, now_ms=NOW_MS, has_gaps=True)

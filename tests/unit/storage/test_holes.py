@@ -32,7 +32,7 @@ def with_hole(path: Path) -> LogDirectory:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(
+def test_an_unfilled_hole_is_found_again_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
 ) -> None:
     """A follower may be stopped before it has heard from its leader."""
@@ -78,7 +78,7 @@ def test_a_log_that_others_follow_goes_on_with_its_hole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("log_start", "hole"), [(1, 1), (2, None)])
-def test_what_is_missing_below_the_log_start_is_no_hole(
+def test_records_missing_below_the_log_start_are_no_hole(
     tmp_path: Path, log_start: int, hole: int | None
 ) -> None:
     directory = with_hole(tmp_path)
@@ -109,7 +109,7 @@ def losing(log: PartitionLog, batches: int) -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
-def test_what_a_power_loss_took_out_of_the_middle_of_a_future_log_is_copied_again(
+def test_records_that_a_power_loss_removed_from_a_future_log_are_copied_again(
     tmp_path: Path, batches: int
 ) -> None:
     present = in_two_segments(tmp_path / "a")
@@ -123,7 +123,7 @@ def test_what_a_power_loss_took_out_of_the_middle_of_a_future_log_is_copied_agai
     assert values(future) == [b"0", b"1", b"2", b"3"]
 
 
-def test_where_a_future_log_parts_from_the_present_one_before_its_hole_it_is_cut_there(
+def test_a_future_log_that_diverges_before_its_hole_is_cut_there(
     tmp_path: Path,
 ) -> None:
     losing(in_two_segments(tmp_path / "b"), 1)
@@ -135,7 +135,7 @@ def test_where_a_future_log_parts_from_the_present_one_before_its_hole_it_is_cut
     assert (future.hole, future.log_end_offset) == (None, 1)
 
 
-def test_a_hole_of_the_present_log_is_one_of_the_log_that_takes_over(tmp_path: Path) -> None:
+def test_a_hole_of_the_present_log_passes_to_the_log_that_takes_over(tmp_path: Path) -> None:
     """The replica may have been the leader so far, and have to fetch from there again."""
     losing(in_two_segments(tmp_path / "a"), 1)
     present = open_log(tmp_path / "a", clean=False)

@@ -139,7 +139,7 @@ def test_a_coordinators_sequences_are_not_checked_though_its_epochs_are(log: Par
     assert refused is Error.INVALID_PRODUCER_EPOCH
 
 
-def test_what_was_replicated_is_never_refused(log: PartitionLog) -> None:
+def test_replicated_batches_are_never_refused(log: PartitionLog) -> None:
     append(log, produced(0, epoch=5))
     stale = produced(77, epoch=1, base_offset=1)
     append(log, stale, origin=AppendOrigin.REPLICATION)

@@ -14,7 +14,7 @@ from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, ints, open_log
 
 
-def test_an_entry_is_due_once_more_than_the_interval_lies_behind_the_last_one(tmp_path: Path) -> None:
+def test_an_entry_is_due_more_than_an_interval_after_the_last_one(tmp_path: Path) -> None:
     # Kafka 4.3.1 gives these numbers for batches of 1001 bytes
     log = open_log(tmp_path)
     for _ in range(12):
@@ -82,7 +82,7 @@ def test_an_offset_is_looked_for_from_the_last_entry_not_above_it(
 @pytest.mark.parametrize(
     ("position", "offset"), [(0, 110), (999, 110), (1001, 120), (2000, 120), (3000, 130), (3001, None)]
 )
-def test_the_first_entry_at_or_behind_a_position_is_found(
+def test_the_first_entry_at_or_after_a_position_is_found(
     offsets: OffsetIndex, position: int, offset: int | None
 ) -> None:
     assert offsets.offset_at_or_after(position) == offset
@@ -98,7 +98,7 @@ def test_the_very_first_entry_is_not_found_at_its_own_position(offsets: OffsetIn
 
 
 @pytest.mark.parametrize(("position", "entry"), [(999, (100, 0)), (1000, (110, 1000)), (9999, (130, 3000))])
-def test_the_last_entry_not_behind_a_position_is_found(
+def test_the_last_entry_at_or_before_a_position_is_found(
     offsets: OffsetIndex, position: int, entry: tuple[int, int]
 ) -> None:
     assert offsets.entry_at_or_before(position) == entry
@@ -124,7 +124,9 @@ def test_a_missing_index_is_an_error_and_not_an_empty_one(tmp_path: Path) -> Non
         OffsetIndex(files, str(tmp_path / "a.index"), 0).lookup(5)
 
 
-def test_zeros_that_kafka_laid_out_behind_the_entries_are_cut(tmp_path: Path, offsets: OffsetIndex) -> None:
+def test_zeros_that_kafka_preallocated_after_the_entries_are_cut(
+    tmp_path: Path, offsets: OffsetIndex
+) -> None:
     path = Path(offsets.file.path)
     path.write_bytes(path.read_bytes() + bytes(10_000))
     index = OffsetIndex(files, str(path), 100)
@@ -179,7 +181,7 @@ def test_truncating_the_time_index_drops_entries_at_and_above_the_offset(
     assert times.last_entry()[0] == (10 * left or -1)
 
 
-def test_zeros_behind_the_time_entries_are_cut(times: TimeIndex) -> None:
+def test_zeros_after_the_time_entries_are_cut(times: TimeIndex) -> None:
     path = Path(times.file.path)
     path.write_bytes(path.read_bytes() + bytes(12 * 500))
     index = TimeIndex(files, str(path), 100)
@@ -194,7 +196,7 @@ def test_an_aborted_transaction_takes_34_bytes(tmp_path: Path) -> None:
     assert ints((tmp_path / "a.txnindex").read_bytes(), (2, 8, 8, 8, 8)) == [(0, 1, 2, 3, 4), (0, 5, 6, 7, 8)]
 
 
-def test_an_entry_for_an_aborted_transaction_is_kafkas_message_behind_its_version(tmp_path: Path) -> None:
+def test_an_entry_for_an_aborted_transaction_is_a_version_and_kafkas_message(tmp_path: Path) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     entry = AbortedTxn(producer_id=2**40, first_offset=7, last_offset=9, last_stable_offset=8)
     index.append(entry)
@@ -256,9 +258,7 @@ def collected(txns: list[AbortedTxn], fetch_offset: int, upper_bound: int) -> tu
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_many_transactions_those_are_collected_that_reach_into_the_range(
-    tmp_path: Path, seed: int
-) -> None:
+def test_transactions_that_reach_into_the_range_are_collected(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     txns: list[AbortedTxn] = []
@@ -304,7 +304,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_read_looks_at_few_of_the_transactions_that_were_aborted_behind_it_while_another_one_was_open(
+def test_a_read_looks_at_few_of_the_transactions_aborted_after_it_during_a_longer_one(
     tmp_path: Path, looks: list[int]
 ) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
@@ -360,7 +360,7 @@ def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(
         lambda data: entries((1, 5, 10, 5), (1, 11, 30, 5)),  # this one belongs to the next segment
     ],
 )
-def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:
+def test_a_nonsense_transaction_index_is_noticed(tmp_path: Path, damage: object) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     index.append(AbortedTxn(1, 5, 10, 5))
     index.append(AbortedTxn(1, 11, 20, 5))
@@ -374,7 +374,7 @@ def entries(*txns: tuple[int, int, int, int]) -> bytes:
     return b"".join(struct.pack(">hqqqq", 0, *txn) for txn in txns)
 
 
-def test_behind_how_many_markers_a_reader_may_be_stopped(tmp_path: Path) -> None:
+def test_the_marker_at_which_a_reader_may_stop(tmp_path: Path) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     for number in range(1_000):
         index.append(AbortedTxn(1, 2 * number, 2 * number + 1, 2 * number))

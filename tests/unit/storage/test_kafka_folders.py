@@ -82,7 +82,7 @@ def fetch(log: PartitionLog, *, committed: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("partition", [0, 1])
-def test_a_read_committed_consumer_gets_what_was_committed_before_the_open_transaction(
+def test_a_read_committed_consumer_gets_the_records_committed_before_the_open_transaction(
     kafka: Opened, partition: int
 ) -> None:
     log = kafka.logs["txn", partition]
@@ -119,7 +119,7 @@ def test_plain_partitions_end_where_kafka_says(kafka: Opened) -> None:
             assert (log.log_start_offset, log.log_end_offset) == (start, end)
 
 
-def test_every_partition_ends_at_its_checkpointed_high_watermark_or_behind_it(kafka: Opened) -> None:
+def test_every_partition_ends_at_or_after_its_checkpointed_high_watermark(kafka: Opened) -> None:
     high_watermarks = read_offsets(files, f"{kafka.directory.path}/{HIGH_WATERMARK_FILE}")
     assert high_watermarks
     for key, high_watermark in high_watermarks.items():
@@ -147,7 +147,7 @@ def test_kafkas_clean_stop_is_recognised(tmp_path: Path) -> None:
         directory.close(clean=False)
 
 
-def test_a_metadata_log_may_begin_behind_its_snapshot(tmp_path: Path) -> None:
+def test_a_metadata_log_may_begin_after_its_snapshot(tmp_path: Path) -> None:
     kafka = opened_from(SNAPSHOT, tmp_path)
     log = kafka.logs[METADATA_TOPIC, 0]
     assert (log.log_start_offset, log.base_offsets[0]) == (80, 80)

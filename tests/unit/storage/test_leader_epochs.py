@@ -43,7 +43,7 @@ def test_an_entry_with_the_same_start_replaces_the_older(epochs: LeaderEpochs, t
     assert on_disk(epochs, tmp_path) == [(2, 5)]
 
 
-def test_an_entry_drops_what_contradicts_it(epochs: LeaderEpochs, tmp_path: Path) -> None:
+def test_an_entry_drops_those_that_contradict_it(epochs: LeaderEpochs, tmp_path: Path) -> None:
     for epoch, start in ((1, 0), (2, 10), (4, 20)):
         epochs.assign(epoch, start)
     epochs.assign(3, 15)
@@ -145,7 +145,7 @@ def test_records_of_a_new_leader_are_of_its_epoch_after_a_crash(tmp_path: Path) 
     assert again.end_offset_for_epoch(2) == (2, 3)
 
 
-def test_an_epoch_of_which_nothing_was_written_is_gone_after_a_restart(tmp_path: Path) -> None:
+def test_an_epoch_without_records_is_gone_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(3), leader_epoch=2)
     log.assign_leader_epoch(5)

@@ -159,7 +159,7 @@ def test_folders_are_listed_with_their_topic_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_start_reads_what_a_partitions_folder_says_once(tmp_path: Path, clean: bool) -> None:
+def test_a_start_reads_a_partitions_folder_once(tmp_path: Path, clean: bool) -> None:
     directory = opened(tmp_path)
     log = log_of(directory)
     append(log, batch())
@@ -185,7 +185,7 @@ def test_a_start_reads_what_a_partitions_folder_says_once(tmp_path: Path, clean:
     directory.close()
 
 
-def test_folders_are_those_that_nobody_opened(tmp_path: Path) -> None:
+def test_unopened_logs_are_listed_as_folders(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for partition in range(3):
         append(log_of(directory, partition=partition), batch())
@@ -198,7 +198,7 @@ def test_folders_are_those_that_nobody_opened(tmp_path: Path) -> None:
     directory.close(clean=False)
 
 
-def test_all_is_written_before_anything_is_synced_at_the_end(tmp_path: Path) -> None:
+def test_at_the_end_everything_is_written_before_anything_is_synced(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for partition in range(3):
         append(log_of(directory, partition=partition), batch())
@@ -316,7 +316,7 @@ def test_a_deleted_partitions_name_can_be_used_again_at_once(tmp_path: Path) -> 
     directory.close()
 
 
-def test_what_is_read_is_not_changed_before_it_is_begun_with(tmp_path: Path) -> None:
+def test_reading_a_directory_changes_nothing_before_it_is_used(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch())
     directory.delete_log(directory.logs["orders", 0], UNIQUE)

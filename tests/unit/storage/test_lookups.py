@@ -30,7 +30,7 @@ def test_the_first_record_at_or_after_the_time_in_log_order_is_found(log: Partit
     assert log.offset_for_timestamp(31) == TimestampOffset(40, 4, 4)
 
 
-def test_a_time_behind_all_records_finds_none(log: PartitionLog) -> None:
+def test_a_time_after_all_records_finds_none(log: PartitionLog) -> None:
     append(log, batch(timestamps=[10, 30]))
     assert log.offset_for_timestamp(31) is None
 
@@ -104,7 +104,7 @@ def test_the_largest_time_is_found_below_the_log_start_too_as_in_kafka(log: Part
     assert log.offset_of_max_timestamp() == TimestampOffset(90, 1, 0)
 
 
-def test_a_log_whose_records_were_all_deleted_has_no_largest_time(log: PartitionLog) -> None:
+def test_a_log_without_records_left_has_no_largest_time(log: PartitionLog) -> None:
     append(log, batch(timestamps=[10]))
     log.apply_retention(10**15)
     assert log.log_start_offset == 1
@@ -142,9 +142,7 @@ def test_a_search_over_many_batches_pauses_and_ends_where_its_segment_has_gone(
     assert raised.value.error is Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_of_batches_below_the_log_start_none_is_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_batch_below_the_log_start_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path, index_interval_bytes=1 << 30)
     for _ in range(10):
         append(log, batch(timestamps=[20], codec=compression.ZSTD))
@@ -268,9 +266,7 @@ def test_a_flipped_bit_of_an_index_leads_no_search_astray(tmp_path: Path, index:
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
-def test_a_compressed_record_larger_than_the_topic_takes_by_now_ends_the_search(
-    tmp_path: Path, codec: int
-) -> None:
+def test_a_compressed_record_above_the_topics_new_limit_ends_the_search(tmp_path: Path, codec: int) -> None:
     """Only the records up to the wanted one count. Uncompressed records may have any size."""
     written = open_log(tmp_path, index_interval_bytes=0)
     values = [(10, b"k", b"v", ()), (20, b"k", bytes(100), ()), (30, b"k", b"v", ())]

@@ -9,7 +9,7 @@ from tests.support.partition_logs import NOW_MS, append, batch, open_log
 
 
 @pytest.mark.parametrize("size", [1, 11, 30, 42])
-def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: Path, size: int) -> None:
+def test_a_partitions_metadata_that_the_power_cut_short_is_rebuilt(tmp_path: Path, size: int) -> None:
     log = open_log(tmp_path)
     append(log, batch())
     log.close(clean=False)
@@ -24,7 +24,9 @@ def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: P
 
 
 @pytest.mark.parametrize("size", [1, 42])
-def test_of_a_log_without_records_it_is_made_anew_though_its_end_was_clean(tmp_path: Path, size: int) -> None:
+def test_a_log_without_records_gets_its_metadata_rebuilt_though_its_end_was_clean(
+    tmp_path: Path, size: int
+) -> None:
     log = open_log(tmp_path)
     log.create(NOW_MS)
     log.close()
@@ -40,7 +42,7 @@ def test_of_a_log_without_records_it_is_made_anew_though_its_end_was_clean(tmp_p
         open_log(tmp_path, clean=True)
 
 
-def test_a_partitions_metadata_that_is_made_anew_is_synced(tmp_path: Path, synced: list[str]) -> None:
+def test_a_partitions_rebuilt_metadata_is_synced(tmp_path: Path, synced: list[str]) -> None:
     log = open_log(tmp_path)
     append(log, batch())
     log.close(clean=False)

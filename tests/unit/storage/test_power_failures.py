@@ -36,7 +36,7 @@ def test_a_segment_whose_records_are_synced_is_recovered_until_its_indexes_are(t
 
 
 @pytest.mark.parametrize("flushing", [False, True])
-def test_what_a_raft_leader_wrote_is_on_the_disk_before_it_begins_a_segment(
+def test_a_raft_leaders_records_are_on_the_disk_before_it_begins_a_segment(
     tmp_path: Path, synced: list[str], flushing: bool
 ) -> None:
     background = HeldBackground()
@@ -94,7 +94,7 @@ def test_a_roll_syncs_the_indexes_of_a_segment_whose_records_are_synced(
     assert "00000000000000000003.snapshot" in synced
 
 
-def test_a_closed_segment_whose_indexes_are_made_anew_is_synced_again(tmp_path: Path) -> None:
+def test_a_closed_segment_with_rebuilt_indexes_is_synced_again(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(3))
     log.roll(NOW_MS)
@@ -106,7 +106,7 @@ def test_a_closed_segment_whose_indexes_are_made_anew_is_synced_again(tmp_path: 
     assert again.recovery_point == 2
 
 
-def test_a_clean_end_syncs_what_the_start_made_anew(tmp_path: Path, synced: list[str]) -> None:
+def test_a_clean_end_syncs_files_that_the_start_rebuilt(tmp_path: Path, synced: list[str]) -> None:
     log = open_log(tmp_path)
     append(log, batch(3))
     log.flush(NOW_MS)
@@ -179,7 +179,7 @@ def test_epochs_whose_file_the_power_emptied_are_written_when_all_are_known(tmp_
     assert len(written) == 1
 
 
-def test_a_transaction_whose_segment_was_lost_amid_the_log_is_not_open_though_a_snapshot_says_so(
+def test_a_transaction_in_a_lost_segment_is_not_open_though_a_snapshot_says_so(
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path)
@@ -224,7 +224,7 @@ def test_a_segment_that_compaction_has_replaced_and_the_disk_still_names_is_drop
     ("ends_at", "compacted_up_to", "hole"),
     [(4, 0, None), (3, 0, 3), (2, 0, 2), (0, 0, 0), (3, 3, 3), (3, 4, None)],
 )
-def test_where_the_end_of_a_segment_is_missing_before_the_next_one_there_is_a_hole(
+def test_a_missing_end_of_a_segment_before_the_next_is_a_hole(
     tmp_path: Path, ends_at: int, compacted_up_to: int, hole: int | None
 ) -> None:
     log = open_log(tmp_path)
@@ -248,7 +248,7 @@ def test_where_the_end_of_a_segment_is_missing_before_the_next_one_there_is_a_ho
         assert (found.hole, found.log_end_offset) == (None, hole)
 
 
-def test_no_hole_is_seen_in_what_was_synced(tmp_path: Path) -> None:
+def test_no_hole_is_seen_in_synced_records(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(4))
     log.roll(NOW_MS)
@@ -280,7 +280,7 @@ CUTS = [
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_nothing_is_appended_in_the_place_of_what_the_disk_may_bring_back(
+def test_nothing_is_appended_in_the_place_of_records_that_the_disk_may_bring_back(
     tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
 ) -> None:
     log = CutLog(tmp_path, cut).log
@@ -293,7 +293,7 @@ def test_nothing_is_appended_in_the_place_of_what_the_disk_may_bring_back(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_what_was_synced_beside_need_not_be_waited_for(
+def test_records_synced_by_other_means_need_not_be_waited_for(
     tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
 ) -> None:
     scene = CutLog(tmp_path, cut)

@@ -11,7 +11,7 @@ BLOCK = 64 * 1024
 
 @pytest.mark.parametrize("used", [0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 @pytest.mark.parametrize("zeros", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
-def test_all_zeros_at_the_end_and_no_others_are_left_out(used: int, zeros: int) -> None:
+def test_trailing_zeros_are_left_out_and_no_others(used: int, zeros: int) -> None:
     data = bytes(used - 1) + b"x" if used else b""
     assert used_bytes(data + bytes(zeros)) == used
 

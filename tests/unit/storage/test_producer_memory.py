@@ -50,7 +50,7 @@ def made_up(log: PartitionLog, count: int, first: int = MANY) -> None:
 
 @pytest.mark.limit("storage.producer_state.MOST_IN_PARTITION")
 @pytest.mark.usefixtures("_sixteen")
-def test_past_it_those_go_that_wrote_the_longest_ago_an_eighth_at_once(tmp_path: Path) -> None:
+def test_past_the_bound_an_eighth_go_that_wrote_the_longest_ago(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     made_up(log, 16)
     assert known(log) == [*range(MANY, MANY + 16)]
@@ -62,7 +62,7 @@ def test_past_it_those_go_that_wrote_the_longest_ago_an_eighth_at_once(tmp_path:
 
 
 @pytest.mark.usefixtures("_sixteen")
-def test_who_goes_on_writing_stays_and_so_does_who_has_a_transaction_open(tmp_path: Path) -> None:
+def test_producers_that_keep_writing_or_have_an_open_transaction_stay(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, produced(0, producer_id=5, transactional=True, timestamp=1))
     for sequence in range(40):
@@ -76,7 +76,7 @@ def test_who_goes_on_writing_stays_and_so_does_who_has_a_transaction_open(tmp_pa
 
 
 @pytest.mark.usefixtures("_sixteen")
-def test_who_was_forgotten_goes_on_with_any_sequence(tmp_path: Path) -> None:
+def test_a_forgotten_producer_goes_on_with_any_sequence(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, produced(0, producer_id=KEPT))
     made_up(log, 40)
@@ -87,7 +87,7 @@ def test_who_was_forgotten_goes_on_with_any_sequence(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_sixteen")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 1000])
-def test_a_start_knows_the_same_ones(tmp_path: Path, clean: bool, segment_bytes: int) -> None:
+def test_a_start_knows_the_same_producers(tmp_path: Path, clean: bool, segment_bytes: int) -> None:
     log = open_log(tmp_path, segment_bytes=segment_bytes)
     made_up(log, 50)
     append(log, produced(0, producer_id=1, transactional=True))
@@ -102,7 +102,7 @@ def test_a_start_knows_the_same_ones(tmp_path: Path, clean: bool, segment_bytes:
 
 
 @pytest.mark.usefixtures("_sixteen")
-def test_it_is_not_looked_through_anew_with_each_that_comes(
+def test_the_producers_are_not_searched_again_with_each_newcomer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []
@@ -121,7 +121,7 @@ def test_it_is_not_looked_through_anew_with_each_that_comes(
 
 
 @pytest.mark.usefixtures("_sixteen")
-def test_of_a_snapshot_those_are_read_that_wrote_last_and_have_something_open() -> None:
+def test_of_a_snapshot_the_latest_writers_and_those_with_open_transactions_are_read() -> None:
     producers = [
         Producer(each, 0, -1, NOW_MS - each, -1, [CachedBatch(0, 0, each, each, NOW_MS - each)])
         for each in range(100)
@@ -132,7 +132,7 @@ def test_of_a_snapshot_those_are_read_that_wrote_last_and_have_something_open() 
 
 
 @pytest.mark.usefixtures("_sixteen")
-def test_guards_of_those_that_are_verified_have_the_same_bound(tmp_path: Path) -> None:
+def test_guards_of_verified_transactions_have_the_same_bound(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for producer_id in range(100):
         log.start_verification(producer_id, 0, 0, False, NOW_MS)
@@ -143,7 +143,7 @@ def test_guards_of_those_that_are_verified_have_the_same_bound(tmp_path: Path) -
 
 @pytest.mark.limit("storage.producer_state.MOST_IN_NODE")
 @pytest.mark.usefixtures("_thirty_two_in_all")
-def test_over_all_partitions_those_lose_producers_that_have_many(tmp_path: Path) -> None:
+def test_over_all_partitions_those_with_many_lose_producers(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     few, some, many = (log_of(directory, partition=each) for each in range(3))
     made_up(few, 2)
@@ -159,7 +159,7 @@ def test_over_all_partitions_those_lose_producers_that_have_many(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_thirty_two_in_all")
-def test_what_a_start_finds_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_producers_found_at_a_start_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = opened(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(producer_memory, "MOST_IN_NODE", 1000)
@@ -173,7 +173,7 @@ def test_what_a_start_finds_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("_thirty_two_in_all", "_no_collector")
-def test_those_of_deleted_partitions_make_room(tmp_path: Path) -> None:
+def test_producers_of_deleted_partitions_make_room(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     few = log_of(directory)
     made_up(few, 10)
@@ -185,7 +185,7 @@ def test_those_of_deleted_partitions_make_room(tmp_path: Path) -> None:
     assert len(known(few)) == 10
 
 
-def test_all_directories_of_a_node_have_it_in_common(tmp_path: Path) -> None:
+def test_all_directories_of_a_node_share_the_bound(tmp_path: Path) -> None:
     first, second = (opened(tmp_path / name) for name in "ab")
     LogDirs(["a", "b"], {b"a": first, b"b": second}, first, "cluster")
     assert log_of(first).producers.memory is log_of(second, partition=1).producers.memory is not None

@@ -23,7 +23,7 @@ def test_a_snapshot_is_read_back() -> None:
     assert [fields(producer) for producer in read_back] == [fields(producer) for producer in producers]
 
 
-def test_of_several_batches_only_the_last_is_kept() -> None:
+def test_only_the_last_of_several_batches_is_kept() -> None:
     batches = [CachedBatch(0, 0, 0, 0, 1), CachedBatch(1, 1, 1, 1, 2)]
     (producer,) = producer_snapshot.decode(producer_snapshot.encode([Producer(3, 0, -1, 2, -1, batches)]))
     assert producer.batches == batches[1:]
@@ -36,7 +36,7 @@ def test_a_producer_known_by_a_marker_alone_has_no_batch() -> None:
     assert (producer.batches, producer.last_sequence, producer.last_timestamp_ms) == ([], -1, NOW_MS)
 
 
-def test_entries_take_46_bytes_behind_10() -> None:
+def test_entries_take_46_bytes_after_the_first_10() -> None:
     assert [len(producer_snapshot.encode([Producer(at) for at in range(n)])) for n in (0, 1, 5)] == [
         10,
         56,

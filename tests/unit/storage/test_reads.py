@@ -52,7 +52,7 @@ def test_the_first_batch_comes_whole_where_that_is_wanted(log: PartitionLog) -> 
     assert len(read(log, 4, 1070, min_one_batch=True)) == 1071
 
 
-def test_otherwise_a_first_batch_that_is_too_large_gives_nothing(log: PartitionLog) -> None:
+def test_without_the_minimum_a_first_batch_that_is_too_large_gives_nothing(log: PartitionLog) -> None:
     result = log.read(4, 1070, upper_bound=10)
     assert (result.records, result.first_batch_incomplete) == (b"", True)
 
@@ -78,7 +78,7 @@ def test_a_bound_inside_a_batch_keeps_that_batch_back(tmp_path: Path) -> None:
     assert [header.base_offset for _position, header in walk_batches(records)] == [0]
 
 
-def test_a_read_at_or_behind_the_bound_is_empty(log: PartitionLog) -> None:
+def test_a_read_at_or_past_the_bound_is_empty(log: PartitionLog) -> None:
     assert [read(log, offset, 100, upper_bound=5, min_one_batch=True) for offset in (5, 6, 10)] == [b""] * 3
 
 
@@ -123,7 +123,7 @@ def test_nothing_between_a_gap_and_the_bound_reads_as_empty(tmp_path: Path) -> N
     assert read(log, 2, 100, upper_bound=10, min_one_batch=True) == b""
 
 
-def test_who_replays_is_given_each_batch_of_all_segments_with_its_bytes(tmp_path: Path) -> None:
+def test_a_replay_yields_each_batch_of_all_segments_with_its_bytes(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for base_offset in (0, 10, 20):
         append(log, batch(value_bytes=600_000, base_offset=base_offset), origin=AppendOrigin.REPLICATION)
@@ -137,14 +137,14 @@ def test_who_replays_is_given_each_batch_of_all_segments_with_its_bytes(tmp_path
     assert [header.base_offset for header, _ in log.batches(20, upper_bound=33)] == [20, 30]
 
 
-def test_who_replays_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+def test_a_replay_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(3))
     append(log, batch(3))
     assert [header.base_offset for header, _ in log.batches(4, upper_bound=6)] == [3]
 
 
-def test_who_replays_is_told_where_nothing_is_left_before_the_bound(tmp_path: Path) -> None:
+def test_a_replay_reports_that_nothing_is_left_before_the_bound(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(2), origin=AppendOrigin.REPLICATION)
     append(log, batch(2, base_offset=10), origin=AppendOrigin.REPLICATION)
@@ -154,7 +154,7 @@ def test_who_replays_is_told_where_nothing_is_left_before_the_bound(tmp_path: Pa
         next(given)
 
 
-def test_who_replays_comes_to_an_end_where_power_loss_left_an_empty_segment_behind_lost_records(
+def test_a_replay_ends_where_power_loss_left_an_empty_segment_after_lost_records(
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path)
@@ -286,7 +286,7 @@ def test_bytes_of_an_earlier_segment_than_the_bounds_are_always_enough(log: Part
     assert log.available_bytes(8, 9) == 1071
 
 
-def test_available_bytes_of_an_offset_outside_of_the_log_are_none(log: PartitionLog) -> None:
+def test_an_offset_outside_the_log_has_no_available_bytes(log: PartitionLog) -> None:
     log.delete_records_before(3)
     assert log.available_bytes(2, 10) == 0
     assert log.available_bytes(11, 12) == 0

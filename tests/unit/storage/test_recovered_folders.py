@@ -65,7 +65,7 @@ def test_a_compaction_that_was_complete_is_finished(tmp_path: Path) -> None:
     assert list(batches(log)) == stored[0:20:2] + stored[19:20] + stored[20:]
 
 
-def test_a_compaction_that_left_nothing_takes_what_lay_beside_the_old_segment_along(tmp_path: Path) -> None:
+def test_a_compaction_that_left_nothing_takes_the_old_segments_side_files_along(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     stored = list(batches(log))
     directory = Path(log.directory)
@@ -79,7 +79,7 @@ def test_a_compaction_that_left_nothing_takes_what_lay_beside_the_old_segment_al
     assert list(batches(log)) == stored[10:]
 
 
-def test_a_swap_of_which_the_log_has_its_name_goes_on_with_the_indexes(tmp_path: Path) -> None:
+def test_a_swap_whose_log_is_renamed_goes_on_with_the_indexes(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     stored = list(batches(log))
     directory = Path(log.directory)
@@ -92,7 +92,7 @@ def test_a_swap_of_which_the_log_has_its_name_goes_on_with_the_indexes(tmp_path:
     assert not [name for name in names(log) if name.endswith(".swap")]
 
 
-def test_what_lies_behind_the_last_batch_of_a_complete_compaction_stays_as_it_was(tmp_path: Path) -> None:
+def test_bytes_after_the_last_batch_of_a_complete_compaction_stay_as_they_were(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     stored = list(batches(log))
     directory = Path(log.directory)

@@ -37,7 +37,7 @@ def reopened(directory: Path, recovery_point: int = 0, **options: object) -> Par
     return open_log(directory, clean=False, recovery_point=recovery_point, **options)  # type: ignore[arg-type]
 
 
-def test_all_that_was_appended_is_there_again(tmp_path: Path) -> None:
+def test_all_appended_batches_are_there_again(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     again = reopened(tmp_path)
     assert (again.log_start_offset, again.log_end_offset, again.base_offsets) == (0, 30, [0, 10, 20])
@@ -142,7 +142,7 @@ def test_the_log_ends_before_the_first_batch_that_doesnt_hold(
     assert path.stat().st_size == sum(map(len, stored[:6]))
 
 
-def test_segments_behind_a_cut_are_dropped(tmp_path: Path) -> None:
+def test_segments_after_a_cut_are_dropped(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     path = file(log, 10, ".log")
     path.write_bytes(path.read_bytes()[:-3])
@@ -173,7 +173,7 @@ def test_the_segment_that_holds_the_recovery_point_is_read_from_its_first_byte(t
     assert reopened(tmp_path, recovery_point=15).log_end_offset == 10
 
 
-def test_the_indexes_are_made_anew_as_appending_made_them(tmp_path: Path) -> None:
+def test_the_indexes_are_rebuilt_as_appending_made_them(tmp_path: Path) -> None:
     log = open_log(tmp_path, index_interval_bytes=200, background=HeldBackground())
     for at in range(40):
         append(log, batch(timestamp=NOW_MS + at))
@@ -197,7 +197,7 @@ def test_indexes_that_kafka_had_laid_out_in_full_length_are_trimmed(tmp_path: Pa
     assert file(log, 0, ".timeindex").stat().st_size == 12
 
 
-def test_producers_and_open_transactions_are_made_anew(tmp_path: Path) -> None:
+def test_producers_and_open_transactions_are_rebuilt(tmp_path: Path) -> None:
     log = open_log(tmp_path, background=HeldBackground())
     append(log, produced(0, 3, producer_id=1))
     append(log, produced(0, producer_id=2, transactional=True))
@@ -216,7 +216,7 @@ def test_producers_and_open_transactions_are_made_anew(tmp_path: Path) -> None:
     assert append(log, produced(4, producer_id=1)).base_offset == 7
 
 
-def test_a_snapshot_spares_reading_what_lies_before_it(tmp_path: Path) -> None:
+def test_a_snapshot_spares_reading_earlier_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, produced(0, 3))
     log.roll(NOW_MS)
@@ -249,7 +249,7 @@ def test_leader_epochs_are_learned_from_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0\n2\n1 0\n2 1", "0\n2\n1 0\n"])
-def test_leader_epochs_that_the_power_cut_short_are_made_anew_from_all_batches(
+def test_leader_epochs_that_the_power_cut_short_are_rebuilt_from_all_batches(
     tmp_path: Path, text: str
 ) -> None:
     log = open_log(tmp_path)
@@ -268,7 +268,7 @@ def test_leader_epochs_that_the_power_cut_short_are_made_anew_from_all_batches(
     assert again.leader_epochs.entries == epochs
 
 
-def test_epochs_behind_the_end_are_dropped(tmp_path: Path) -> None:
+def test_epochs_past_the_end_are_dropped(tmp_path: Path) -> None:
     log = killed(tmp_path)
     path = file(log, 0, ".log")
     path.write_bytes(b"".join(list(batches(log))[:5]))
@@ -322,7 +322,7 @@ def test_the_log_start_is_at_least_the_first_segments_base(tmp_path: Path) -> No
     assert reopened(tmp_path).log_start_offset == 10
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_start_starts_again_there(tmp_path: Path) -> None:
     killed(tmp_path)
     log = reopened(tmp_path, log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (50, 50, [50])

@@ -49,7 +49,7 @@ def test_a_negative_retention_ms_keeps_all(tmp_path: Path) -> None:
     assert log.apply_retention(NOW_MS + 1000 * DAY_MS) == 0
 
 
-def test_a_record_in_the_future_keeps_its_segment_and_those_behind_it(tmp_path: Path) -> None:
+def test_a_record_in_the_future_keeps_its_segment_and_later_ones(tmp_path: Path) -> None:
     log = open_log(tmp_path, retention_ms=1000)
     append(log, batch(timestamp=NOW_MS + DAY_MS))
     log.roll(NOW_MS)
@@ -191,7 +191,7 @@ def test_deleted_files_are_renamed_at_once_and_unlinked_after_the_delay(tmp_path
     assert not [name for name in names(log) if name.endswith(".deleted")]
 
 
-def test_producers_outlive_the_records_that_told_of_them(tmp_path: Path) -> None:
+def test_producers_outlive_their_records(tmp_path: Path) -> None:
     log = open_log(tmp_path, retention_ms=1000)
     append(log, produced(0, 3))
     log.apply_retention(NOW_MS + 5000)

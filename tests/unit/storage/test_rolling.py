@@ -28,7 +28,7 @@ def test_a_segment_filled_exactly_stays_and_the_next_batch_rolls(tmp_path: Path)
     assert log.base_offsets == [0, 3]
 
 
-def test_a_batch_whose_time_is_further_on_than_segment_ms_rolls(tmp_path: Path) -> None:
+def test_a_batch_whose_time_exceeds_segment_ms_rolls(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_ms=1000)
     append(log, batch(timestamp=NOW_MS))
     append(log, batch(timestamp=NOW_MS + 1000))

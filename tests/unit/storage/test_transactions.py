@@ -55,7 +55,7 @@ def test_the_end_of_the_transaction_lets_the_last_stable_offset_go(log: Partitio
     assert log.last_stable_offset == 2
 
 
-def test_of_two_open_transactions_the_earlier_one_holds(log: PartitionLog) -> None:
+def test_the_earlier_of_two_open_transactions_counts(log: PartitionLog) -> None:
     append(log, transactional(0, producer_id=1))
     append(log, transactional(0, producer_id=2))
     end_transaction(log, True, producer_id=1)
@@ -82,7 +82,7 @@ def test_the_first_unstable_offset_is_not_below_the_batch_in_which_the_log_start
     assert log.last_stable_offset == 6
 
 
-def test_plain_records_of_a_producer_amid_its_transaction_are_refused(log: PartitionLog) -> None:
+def test_plain_records_of_a_producer_during_its_transaction_are_refused(log: PartitionLog) -> None:
     append(log, transactional(0))
     with pytest.raises(KafkaError) as refused:
         append(log, produced(1))
@@ -241,7 +241,7 @@ def test_a_replicated_marker_is_never_refused(log: PartitionLog) -> None:
 # ---- reading committed
 
 
-def test_a_reader_is_told_of_the_aborted_transactions_in_what_it_read(log: PartitionLog) -> None:
+def test_a_reader_learns_of_the_aborted_transactions_in_its_records(log: PartitionLog) -> None:
     append(log, transactional(0, 2))
     end_transaction(log, False)
     append(log, batch(3))
@@ -249,7 +249,7 @@ def test_a_reader_is_told_of_the_aborted_transactions_in_what_it_read(log: Parti
     assert log.aborted_transactions(0, result) == [AbortedTransaction(7, 0)]
 
 
-def test_a_fetch_between_first_record_and_marker_is_still_told(log: PartitionLog) -> None:
+def test_a_fetch_between_first_record_and_marker_still_learns_of_the_abort(log: PartitionLog) -> None:
     append(log, transactional(0, 2))
     append(log, transactional(2, 2))
     end_transaction(log, False)
@@ -257,7 +257,7 @@ def test_a_fetch_between_first_record_and_marker_is_still_told(log: PartitionLog
     assert log.aborted_transactions(2, result) == [AbortedTransaction(7, 0)]
 
 
-def test_a_fetch_behind_the_marker_is_not_told(log: PartitionLog) -> None:
+def test_a_fetch_after_the_marker_does_not_learn_of_the_abort(log: PartitionLog) -> None:
     append(log, transactional(0, 2))
     end_transaction(log, False)
     append(log, batch(3))
@@ -274,7 +274,7 @@ def test_without_index_entries_later_aborts_are_listed_too_as_in_kafka(log: Part
     assert log.aborted_transactions(0, result) == [AbortedTransaction(7, 2)]
 
 
-def test_an_index_entry_behind_what_was_read_bounds_the_list(tmp_path: Path) -> None:
+def test_an_index_entry_past_the_records_read_bounds_the_list(tmp_path: Path) -> None:
     log = open_log(tmp_path, index_interval_bytes=0)
     first = batch(2)
     append(log, first)

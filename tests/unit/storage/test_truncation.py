@@ -32,7 +32,7 @@ def filled(directory: Path, **options: object) -> PartitionLog:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 9, 10, 11, 19, 20, 25, 29])
-def test_what_lies_at_and_above_the_offset_is_gone_also_after_a_restart(tmp_path: Path, offset: int) -> None:
+def test_records_at_and_above_the_offset_are_gone_also_after_a_restart(tmp_path: Path, offset: int) -> None:
     log = filled(tmp_path)
     stored = list(batches(log))
     assert log.truncate_to(offset, NOW_MS)
@@ -46,7 +46,7 @@ def test_what_lies_at_and_above_the_offset_is_gone_also_after_a_restart(tmp_path
     assert list(batches(open_log(tmp_path)))[:-1] == stored[:offset]
 
 
-def test_truncating_to_the_end_or_behind_it_does_nothing(tmp_path: Path) -> None:
+def test_truncating_to_the_end_or_past_it_does_nothing(tmp_path: Path) -> None:
     log = filled(tmp_path)
     assert not log.truncate_to(30, NOW_MS)
     assert not log.truncate_to(99, NOW_MS)
@@ -69,7 +69,7 @@ def test_the_indexes_are_cut_too(tmp_path: Path) -> None:
     assert ints(file(log, 20, ".timeindex").read_bytes(), (8, 4))[-1] == (NOW_MS + 22, 2)
 
 
-def test_leader_epochs_behind_the_end_are_dropped(tmp_path: Path) -> None:
+def test_leader_epochs_past_the_end_are_dropped(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.truncate_to(15, NOW_MS)
     assert log.leader_epochs.entries == [(0, 0), (1, 10)]
@@ -96,7 +96,7 @@ def test_truncating_below_the_log_start_begins_there(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (12, 12)
 
 
-def test_truncating_below_all_segments_begins_anew(tmp_path: Path) -> None:
+def test_truncating_below_all_segments_starts_again(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.delete_records_before(25)
     log.apply_retention(NOW_MS)
@@ -125,14 +125,14 @@ def test_a_log_without_a_directory_may_begin_anywhere(tmp_path: Path) -> None:
     assert log.base_offsets == [50]
 
 
-def test_where_a_log_without_records_begins_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
+def test_the_start_of_a_log_without_records_is_on_the_disk_before_it_is_reported(tmp_path: Path) -> None:
     """A follower is in sync as soon as it fetches at its leader's end. After a kill it must not begin at 0 again."""
     open_log(tmp_path).truncate_fully_and_start_at(50, NOW_MS)
     killed = open_log(tmp_path)
     assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (50, 50, 50)
 
 
-def test_a_sync_of_what_was_dropped_since_does_not_count(tmp_path: Path) -> None:
+def test_a_sync_of_records_dropped_since_does_not_count(tmp_path: Path) -> None:
     background = HeldBackground()
     log = filled(tmp_path, background=background)
     log.flush(NOW_MS)
@@ -145,7 +145,9 @@ def test_a_sync_of_what_was_dropped_since_does_not_count(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("offset", [5, 0])
-def test_who_waits_for_what_is_dropped_is_told_once_all_of_it_has_gone(tmp_path: Path, offset: int) -> None:
+def test_waiters_for_dropped_records_are_called_once_all_of_them_are_gone(
+    tmp_path: Path, offset: int
+) -> None:
     log = filled(tmp_path, background=HeldBackground())
     append(log, produced(0), leader_epoch=3)
     told: list[tuple[object, ...]] = []
@@ -163,9 +165,7 @@ def test_who_waits_for_what_is_dropped_is_told_once_all_of_it_has_gone(tmp_path:
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_what_a_power_loss_brings_back_is_of_its_own_epoch_and_not_of_the_one_that_took_its_place(
-    tmp_path: Path, rolls: bool
-) -> None:
+def test_records_that_a_power_loss_brings_back_keep_their_own_epoch(tmp_path: Path, rolls: bool) -> None:
     """The disk may have the new file of epochs, but the log as it was before the cut."""
     log = open_log(tmp_path)
     for epoch in (0, 0, 2):

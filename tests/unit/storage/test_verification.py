@@ -16,7 +16,7 @@ def verifying(tmp_path: Path) -> PartitionLog:
     return log
 
 
-def test_a_transaction_that_nobody_was_asked_about_is_refused(verifying: PartitionLog) -> None:
+def test_an_unverified_transaction_is_refused(verifying: PartitionLog) -> None:
     with pytest.raises(KafkaError) as refused:
         append(verifying, transactional(0))
     assert refused.value.error is Error.INVALID_TXN_STATE
@@ -70,7 +70,7 @@ def test_a_first_batch_of_version_1_may_begin_anywhere(verifying: PartitionLog) 
     append(verifying, transactional(5), guard=guard)
 
 
-def test_of_several_waiting_batches_the_lowest_sequence_goes_first(verifying: PartitionLog) -> None:
+def test_the_lowest_sequence_of_several_waiting_batches_goes_first(verifying: PartitionLog) -> None:
     verifying.start_verification(7, 3, 0, False, NOW_MS)
     guard = verifying.start_verification(7, 0, 0, False, NOW_MS)
     with pytest.raises(KafkaError) as refused:
@@ -79,7 +79,7 @@ def test_of_several_waiting_batches_the_lowest_sequence_goes_first(verifying: Pa
     append(verifying, transactional(0, 3), guard=guard)
 
 
-def test_an_announcement_of_an_old_epoch_does_not_lower_what_goes_first(verifying: PartitionLog) -> None:
+def test_an_announcement_of_an_old_epoch_does_not_lower_the_first_sequence(verifying: PartitionLog) -> None:
     verifying.start_verification(7, 3, 5, False, NOW_MS)
     guard = verifying.start_verification(7, 0, 4, False, NOW_MS)
     append(verifying, transactional(3, epoch=5), guard=guard)

@@ -39,7 +39,7 @@ def test_groups_are_listed_by_state_and_type(
     assert listed(groups, states, types) == expected
 
 
-def test_a_listed_group_says_what_it_is(groups: Groups) -> None:
+def test_a_listed_group_has_its_type_and_state(groups: Groups) -> None:
     stable, simple = groups.shard.list_groups((), ())
 
     assert (stable.protocol_type, stable.group_state, stable.group_type) == ("consumer", "Stable", "classic")
@@ -55,7 +55,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments(groups: Group
     assert (member.client_id, member.client_host) == ("c", "/host")
 
 
-def test_during_a_rebalance_neither_protocol_nor_metadata_is_told(groups: Groups) -> None:
+def test_during_a_rebalance_neither_protocol_nor_metadata_is_shown(groups: Groups) -> None:
     groups.join(version=3)
 
     described = groups.shard.describe_group("g", api_version=6)
@@ -72,7 +72,7 @@ def test_a_group_that_is_not_there_is_dead(version: int, error: Error) -> None:
     assert (described.error_message is None) == (version == 5)
 
 
-def test_a_group_is_deleted_behind_its_offsets(groups: Groups) -> None:
+def test_a_group_is_deleted_after_its_offsets(groups: Groups) -> None:
     written = len(groups.runtime.log)
 
     assert groups.shard.delete_groups(["simple", "g", "none"]) == [
@@ -88,7 +88,7 @@ def test_a_group_is_deleted_behind_its_offsets(groups: Groups) -> None:
     assert listed(groups) == ["g"]
 
 
-def test_what_a_deleted_group_waited_for_is_forgotten() -> None:
+def test_the_timers_of_a_deleted_group_are_forgotten() -> None:
     groups = Groups()
     pending = groups.join().join
     assert pending is not None

@@ -95,7 +95,7 @@ def test_the_offsets_of_one_group_expire_in_turns_and_the_group_goes_last(
     assert groups.restarted().shard.groups.classic == {}
 
 
-def test_what_is_committed_between_two_turns_of_the_expiry_stays_and_so_does_its_group(
+def test_an_offset_committed_between_two_turns_of_the_expiry_stays_and_so_does_its_group(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 2)
@@ -111,7 +111,7 @@ def test_what_is_committed_between_two_turns_of_the_expiry_stays_and_so_does_its
     assert "g" in groups.shard.groups.classic
 
 
-def test_who_joins_between_two_turns_of_the_expiry_keeps_the_rest(
+def test_a_member_that_joins_between_two_turns_of_the_expiry_keeps_the_rest(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 2)
@@ -159,7 +159,7 @@ def test_offsets_of_a_group_expire_by_the_time_at_which_it_became_empty(groups: 
     assert groups.shard.groups.classic == {}
 
 
-def test_a_stable_group_keeps_the_offsets_of_what_it_consumes_and_no_others(groups: Groups) -> None:
+def test_a_stable_group_keeps_only_the_offsets_of_topics_that_it_consumes(groups: Groups) -> None:
     (me,) = groups.stable(protocols=[("range", subscription("t"))])
     groups.commit(("t", 0, 1), ("u", 0, 2), member_id=me, generation=1)
     keep_alive(groups, me, RETENTION_MS + CHECK_MS)
@@ -168,7 +168,7 @@ def test_a_stable_group_keeps_the_offsets_of_what_it_consumes_and_no_others(grou
 
 
 @pytest.mark.parametrize(("protocol_type", "metadata"), [("consumer", b"?"), ("connect", subscription("t"))])
-def test_without_knowing_what_members_consume_nothing_expires(
+def test_nothing_expires_if_the_consumed_topics_are_unknown(
     groups: Groups, protocol_type: str, metadata: bytes
 ) -> None:
     (me,) = groups.stable(protocols=[("range", metadata)], protocol_type=protocol_type)
@@ -178,7 +178,7 @@ def test_without_knowing_what_members_consume_nothing_expires(
     assert groups.committed("u") == 2
 
 
-def test_nothing_expires_while_members_rebalance(groups: Groups) -> None:
+def test_no_offset_expires_while_members_rebalance(groups: Groups) -> None:
     (me,) = groups.stable(protocols=[("range", subscription("t"))])
     groups.commit(("u", 0, 2), member_id=me, generation=1)
     keep_alive(groups, me, RETENTION_MS - 1000)
@@ -243,7 +243,7 @@ def test_a_long_name_does_not_keep_offsets_from_expiring() -> None:
     assert not groups.shard.offsets.of_group("g" * 30_000)
 
 
-def test_what_was_recorded_before_a_failure_is_in_force() -> None:
+def test_records_written_before_a_failure_are_in_force() -> None:
     runtime = LimitedWorld()
     groups = Groups(runtime)
     for record in offset_records("g" * 30_000, 4):

@@ -152,7 +152,7 @@ QUESTIONS: dict[str, Callable[[Scene], Question]] = {
 }
 
 
-def test_what_a_loaded_shard_found_is_told_once_it_is_committed() -> None:
+def test_a_loaded_shards_contents_are_shown_once_they_are_committed() -> None:
     before = Groups()
     before.commit(("t", 0, 7), group="other")
     groups = Groups()
@@ -172,7 +172,7 @@ def test_what_a_loaded_shard_found_is_told_once_it_is_committed() -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_answer_waits_for_what_was_appended_before(name: str) -> None:
+def test_every_answer_waits_for_earlier_appends(name: str) -> None:
     scene = Scene()
     scene.commit_something("before")
     scene.ask(name, QUESTIONS[name](scene))
@@ -185,7 +185,7 @@ def test_every_answer_waits_for_what_was_appended_before(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_nobody_waits_where_everything_is_committed(name: str) -> None:
+def test_no_answer_waits_if_everything_is_committed(name: str) -> None:
     scene = Scene()
     scene.runtime.lags = False
     scene.commit_something("before")
@@ -195,7 +195,7 @@ def test_nobody_waits_where_everything_is_committed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_where_leadership_is_lost_every_question_is_sent_elsewhere(name: str) -> None:
+def test_after_a_loss_of_leadership_every_request_is_sent_elsewhere(name: str) -> None:
     scene = Scene()
     scene.commit_something("before")
     scene.ask(name, QUESTIONS[name](scene))
@@ -222,7 +222,7 @@ def test_answers_leave_in_the_order_of_the_questions() -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_nobody_waits_longer_than_a_commit_may_take(name: str) -> None:
+def test_no_answer_waits_longer_than_a_commit_may_take(name: str) -> None:
     scene = Scene()
     scene.commit_something("before")
     scene.runtime.pass_ms(1_000)
@@ -250,7 +250,7 @@ def test_an_offset_whose_commit_took_too_long_counts_once_it_is_committed() -> N
 
 
 @pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")
-def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
+def test_few_of_the_timed_out_waiters_are_kept() -> None:
     """Clients ask again every five seconds as long as nothing is committed."""
     scene = Scene()
     scene.commit_something()
@@ -279,7 +279,7 @@ class Answered:
         self.times += 1
 
 
-def test_who_was_answered_in_time_is_not_answered_again() -> None:
+def test_a_request_answered_in_time_is_not_answered_again() -> None:
     scene = Scene()
     scene.commit_something()
     scene.runtime.commit()
@@ -287,7 +287,7 @@ def test_who_was_answered_in_time_is_not_answered_again() -> None:
     assert scene.errors() == [Error.NONE]
 
 
-def test_a_read_sees_what_is_appended_and_waits_for_its_commit() -> None:
+def test_a_read_sees_appended_offsets_and_waits_for_their_commit() -> None:
     scene = Scene()
     scene.commit_something()
     scene.ask("fetch", QUESTIONS["fetch"](scene))

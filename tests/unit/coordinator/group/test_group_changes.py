@@ -70,7 +70,7 @@ def test_a_new_generation_counts_as_a_change() -> None:
     assert group.changes > before
 
 
-def test_who_waits_and_pending_ids_don_t_count() -> None:
+def test_waiting_members_and_pending_ids_do_not_count() -> None:
     group = group_of_two()
     before = group.changes
     group.update(group.members["m"], [*PROTOCOLS], TIMEOUTS, Later())

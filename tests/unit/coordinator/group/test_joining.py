@@ -157,7 +157,7 @@ def test_a_join_that_is_sent_again_takes_the_place_of_the_one_that_is_parked() -
     assert found.error is Error.NONE
 
 
-def test_a_full_group_admits_nobody_new() -> None:
+def test_a_full_group_admits_no_new_member() -> None:
     groups = Groups(max_size=2)
     groups.stable(2)
 
@@ -168,7 +168,7 @@ def test_a_full_group_admits_nobody_new() -> None:
     assert answer.join.member_id == ""
 
 
-def test_while_members_join_those_that_wait_are_counted() -> None:
+def test_waiting_members_are_counted_during_a_join() -> None:
     groups = Groups(max_size=2, initial_rebalance_delay_ms=100)
     ids = [answer.join.member_id for answer in [groups.join() for _ in range(4)] if answer.join is not None]
 

@@ -46,7 +46,7 @@ def test_joins_past_it_are_refused_whichever_group_they_are_for() -> None:
 
 
 @pytest.mark.usefixtures("_a_mebibyte")
-def test_a_member_goes_on_though_there_is_too_much_and_brings_no_more(
+def test_an_existing_member_goes_on_above_the_bound_but_brings_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = Groups()
@@ -61,7 +61,7 @@ def test_a_member_goes_on_though_there_is_too_much_and_brings_no_more(
 
 
 @pytest.mark.usefixtures("_a_mebibyte")
-def test_what_has_gone_makes_room() -> None:
+def test_a_member_that_has_gone_makes_room() -> None:
     groups = Groups()
     first, *_ = joined(groups, 0, 1, 2, 3)
     assert first.join is not None
@@ -91,7 +91,7 @@ def test_ids_that_were_given_out_count() -> None:
 
 
 @pytest.mark.usefixtures("_a_mebibyte")
-def test_groups_that_nobody_could_join_count_and_those_past_the_bound_are_not_made() -> None:
+def test_groups_without_a_successful_join_count_and_those_past_the_bound_are_not_made() -> None:
     groups = Groups()
     refused = [
         groups.join(version=3, group=f"{number:030000}", protocols=[], protocol_type="consumer").error
@@ -115,7 +115,7 @@ def assigned(groups: Groups, assignment: bytes, member_id: str = "") -> tuple[st
 
 
 @pytest.mark.usefixtures("_a_mebibyte")
-def test_what_a_leader_assigns_counts() -> None:
+def test_a_leaders_assignment_counts() -> None:
     groups = Groups()
     member_id, error = assigned(groups, bytes(500 * KIB))
     assert error is Error.NONE
@@ -136,7 +136,7 @@ def test_a_small_assignment_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("_a_mebibyte")
-def test_what_a_start_finds_counts() -> None:
+def test_groups_found_at_a_start_count() -> None:
     groups = Groups()
     assigned(groups, bytes(900 * KIB))
     again = groups.restarted()

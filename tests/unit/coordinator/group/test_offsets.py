@@ -90,7 +90,7 @@ def test_the_last_commit_counts() -> None:
     assert groups.committed() == 7
 
 
-def test_no_metadata_is_stored_as_empty_metadata() -> None:
+def test_missing_metadata_is_stored_as_empty() -> None:
     groups = Groups()
     groups.commit(("t", 0, 1), metadata=None)
 
@@ -166,7 +166,7 @@ def test_members_are_checked_before_their_generation() -> None:
 # --- fetches ------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_committed_is_minus_one_and_no_error() -> None:
+def test_a_missing_offset_is_minus_one_and_no_error() -> None:
     groups = Groups()
     groups.commit(("t", 0, 5))
 
@@ -176,7 +176,7 @@ def test_what_nobody_committed_is_minus_one_and_no_error() -> None:
     assert missing.error_code == Error.NONE
 
 
-def test_all_offsets_of_a_group_are_those_of_no_other() -> None:
+def test_all_offsets_of_a_group_include_no_others() -> None:
     groups = Groups()
     groups.commit(("t", 0, 5), ("u", 2, 7))
     groups.commit(("t", 0, 9), group="other")
@@ -224,7 +224,7 @@ def test_offsets_of_topics_that_members_consume_are_not_deleted() -> None:
     assert (groups.committed("t"), groups.committed("u")) == (5, -1)
 
 
-def test_members_whose_subscription_can_not_be_read_may_consume_anything() -> None:
+def test_members_with_an_unreadable_subscription_may_consume_anything() -> None:
     groups = Groups()
     groups.stable(protocols=[("range", b"?")])
 
@@ -326,7 +326,7 @@ def test_a_deleted_groups_pending_offsets_go_with_it() -> None:
         (Committer("new"), Error.NONE),
     ],
 )
-def test_who_may_commit_in_a_transaction(committer: Committer, expected: Error) -> None:
+def test_members_that_may_commit_in_a_transaction(committer: Committer, expected: Error) -> None:
     groups = Groups()
     (me,) = groups.stable()
     # the group now waits for a sync, which doesn't matter here

@@ -30,7 +30,7 @@ def test_the_first_join_waits_for_the_initial_delay() -> None:
     assert answer.error is Error.NONE
 
 
-def test_members_that_come_meanwhile_prolong_the_initial_delay() -> None:
+def test_members_that_join_meanwhile_prolong_the_initial_delay() -> None:
     """The delay is 1500, and members join at 0, 400, 800 and 1200. The rebalance completes at 3000, as in a trial with
     Kafka."""
     groups = Groups(initial_rebalance_delay_ms=1500)
@@ -98,7 +98,7 @@ def test_the_rebalance_takes_no_longer_than_the_largest_rebalance_timeout() -> N
     assert groups.heartbeat(second, 3) is Error.UNKNOWN_MEMBER_ID
 
 
-def test_where_the_leader_does_not_join_again_one_that_joined_leads() -> None:
+def test_if_the_leader_does_not_rejoin_another_member_leads() -> None:
     groups = Groups()
     leader, follower = groups.stable(2, rebalance_ms=5_000, session_ms=20_000)
     answer = groups.join(follower, protocols=[("range", b"new")], rebalance_ms=5_000, session_ms=20_000)
@@ -191,7 +191,7 @@ def test_a_rebalance_ends_the_syncs_that_are_parked() -> None:
     assert groups.state == "PreparingRebalance"
 
 
-def test_who_does_not_sync_in_time_is_dropped_in_spite_of_heartbeats() -> None:
+def test_a_member_that_does_not_sync_in_time_is_dropped_in_spite_of_heartbeats() -> None:
     groups = Groups()
     leader, follower = groups.stable(2, rebalance_ms=9_000)
     for each in (follower, leader):
@@ -263,7 +263,7 @@ def test_a_commit_is_as_good_as_a_heartbeat() -> None:
     assert groups.state == "Stable"
 
 
-def test_who_waits_in_a_join_need_not_send_heartbeats() -> None:
+def test_a_member_waiting_in_a_join_need_not_send_heartbeats() -> None:
     groups = Groups()
     first, second = groups.stable(2, session_ms=6_000)
     waiting = groups.join(second, protocols=[("range", b"new")], session_ms=6_000)
@@ -336,11 +336,11 @@ def test_members_leave_together_each_with_its_own_answer() -> None:
     assert groups.state == "Empty"
 
 
-def test_where_there_is_no_group_every_member_is_unknown() -> None:
+def test_without_a_group_every_member_is_unknown() -> None:
     assert Groups().leave("a", "b") == [Error.UNKNOWN_MEMBER_ID] * 2
 
 
-def test_the_end_of_a_shard_sends_everybody_who_waits_elsewhere() -> None:
+def test_the_end_of_a_shard_sends_all_waiting_members_elsewhere() -> None:
     groups = Groups()
     first, second = groups.stable(2)
     joining = groups.join(second, protocols=[("range", b"new")])
@@ -356,7 +356,7 @@ def test_the_end_of_a_shard_sends_everybody_who_waits_elsewhere() -> None:
     assert syncing.error is Error.NOT_COORDINATOR
 
 
-def test_who_makes_a_rebalance_is_named_in_the_log_but_for_the_many(
+def test_members_that_cause_a_rebalance_are_named_in_the_log_up_to_a_bound(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebalancing, "MOST_NAMED", 1)
@@ -377,6 +377,6 @@ def test_who_makes_a_rebalance_is_named_in_the_log_but_for_the_many(
 
 
 @pytest.mark.limit("coordinator.group.classic.rebalancing.MOST_NAMED")
-def test_a_line_of_the_log_names_some_members_alone() -> None:
+def test_a_log_line_names_only_some_members() -> None:
     assert some_of(["a", "b"]) == "a, b"
     assert some_of([f"m{number}" for number in range(MOST_NAMED + 5)]).endswith("m9 and 5 more")

@@ -47,7 +47,7 @@ def test_members_offsets_and_generation_survive() -> None:
     assert synced.assignment == second.encode()
 
 
-def test_what_members_consume_is_known_again() -> None:
+def test_members_subscriptions_are_known_again() -> None:
     groups = Groups()
     groups.stable(protocols=[("range", b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff")])
 
@@ -69,7 +69,7 @@ def test_members_have_their_whole_session_after_a_restart() -> None:
     assert again.state == "Empty"
 
 
-def test_what_was_not_written_is_gone() -> None:
+def test_unwritten_state_is_gone() -> None:
     groups = Groups()
     (me,) = groups.stable()
     pending = groups.join().join
@@ -224,7 +224,7 @@ def test_a_key_of_an_unknown_type_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(b"\0", b""), (GROUP_KEY, b"\0"), (GROUP_KEY, b"\0\5"), (GROUP_KEY, b"\0\3\0")]
 )
-def test_what_makes_no_sense_is_an_error(key: bytes, value: bytes) -> None:
+def test_a_nonsense_record_is_an_error(key: bytes, value: bytes) -> None:
     with pytest.raises(CodecError):
         decode_record(key, value, 0)
 

@@ -126,7 +126,7 @@ CELLS: dict[Callable[[Scene], str], tuple[str, str, str, str, str]] = {
 @pytest.mark.table("coordinator.group.classic.states.ANSWERS")
 @pytest.mark.parametrize("state", State, ids=lambda state: state.value)
 @pytest.mark.parametrize("request_", CELLS, ids=lambda request: request.__name__)
-def test_a_request_meets_what_the_table_says(request_: Callable[[Scene], str], state: State) -> None:
+def test_a_request_is_answered_as_the_table_says(request_: Callable[[Scene], str], state: State) -> None:
     scene = Scene(state)
 
     assert request_(scene) == CELLS[request_][[*State].index(state)]

@@ -126,7 +126,7 @@ def test_a_leader_that_comes_back_need_not_assign() -> None:
     assert len(answer.members) == 2
 
 
-def test_before_v9_a_leader_that_comes_back_is_told_that_its_old_id_leads() -> None:
+def test_before_v9_a_returning_leader_learns_that_its_old_id_leads() -> None:
     groups = Groups()
     one, _ = pair(groups, version=8)
 
@@ -163,7 +163,7 @@ def test_a_change_of_the_voted_protocol_makes_a_rebalance() -> None:
     assert joined(answer).protocol_name == "roundrobin"
 
 
-def test_while_members_sync_a_return_makes_a_rebalance() -> None:
+def test_a_member_returning_during_a_sync_causes_a_rebalance() -> None:
     groups = Groups()
     one, two = pair(groups)
     for member_id, instance in ((two, "two"), (one, "one")):
@@ -177,7 +177,7 @@ def test_while_members_sync_a_return_makes_a_rebalance() -> None:
     assert groups.state == "PreparingRebalance"
 
 
-def test_while_members_join_a_return_takes_the_place_of_the_join_that_is_parked() -> None:
+def test_a_member_returning_during_a_join_replaces_its_parked_join() -> None:
     groups = Groups()
     one, two = pair(groups)
     waiting = groups.join(two, version=9, instance="two", protocols=[("range", b"new")])
@@ -190,7 +190,7 @@ def test_while_members_join_a_return_takes_the_place_of_the_join_that_is_parked(
     assert joined(back).generation_id == 3
 
 
-def test_one_that_came_back_is_dropped_when_it_falls_silent() -> None:
+def test_a_returned_member_is_dropped_when_it_falls_silent() -> None:
     groups = Groups()
     one, _ = pair(groups)
     back = joined(groups.join(version=9, instance="two")).member_id
@@ -221,7 +221,7 @@ def test_a_static_member_stays_over_a_rebalance_that_it_does_not_join() -> None:
     assert {member.member_id for member in joined(answer).members} == {one, two}
 
 
-def test_where_no_static_member_joins_the_rebalance_waits_on_until_their_sessions_end() -> None:
+def test_absent_static_members_delay_the_rebalance_until_their_sessions_end() -> None:
     groups = Groups()
     one, two = pair(groups, rebalance_ms=4_000)
     dynamic = joined(groups.join(version=9)).member_id

@@ -5,7 +5,7 @@ import pytest
 from coordinator.group.classic.group import candidates, select_protocol
 
 
-def test_only_what_all_members_support_is_a_candidate() -> None:
+def test_only_protocols_that_all_members_support_are_candidates() -> None:
     assert candidates([["a", "b", "c"], ["c", "b"], ["b", "d", "c"]]) == {"b", "c"}
 
 
@@ -31,7 +31,7 @@ def test_each_member_votes_for_its_first_candidate_and_most_votes_win() -> None:
         ("AaAa", "range", "range"),
     ],
 )
-def test_a_tie_goes_to_what_comes_first_in_javas_order(one: str, other: str, expected: str) -> None:
+def test_a_tie_goes_to_the_first_in_javas_order(one: str, other: str, expected: str) -> None:
     assert select_protocol([[one, other], [other, one]]) == expected
     assert select_protocol([[other, one], [one, other]]) == expected
 

@@ -34,7 +34,7 @@ def test_a_key_is_read_from_its_end(text: str, group_id: str, partition: int) ->
         *(f"g:{ID}:2147483648", f"g:{ID}: 1", "g::0", "g:abc:0", f"g:{ID}:{'9' * 10_000}"),
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str) -> None:
+def test_a_nonsense_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no|is the index"):
         SharePartitionKey.from_text(text)
 

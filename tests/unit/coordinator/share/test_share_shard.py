@@ -22,7 +22,7 @@ from tests.unit.coordinator.share.share_shards import OTHER_TOPIC, TOPIC, ShareS
 UNKNOWN_TOPIC = b"u" * 16
 
 
-def test_what_is_initialized_is_a_snapshot_without_batches() -> None:
+def test_an_initialized_state_is_a_snapshot_without_batches() -> None:
     shards = ShareShards()
     assert shards.initialize(state_epoch=7) is None
     assert shards.written() == [
@@ -32,7 +32,7 @@ def test_what_is_initialized_is_a_snapshot_without_batches() -> None:
     assert shards.summary() == (7, 0, -1, -1)
 
 
-def test_initializing_again_begins_anew_with_the_next_snapshot_epoch() -> None:
+def test_initializing_again_starts_with_the_next_snapshot_epoch() -> None:
     shards = ShareShards()
     shards.initialize()
     shards.write((0, 9, 2, 1), start=0)
@@ -69,7 +69,7 @@ def test_a_write_without_a_start_leaves_it() -> None:
     assert shards.read() == (1, 5, [(5, 6, 2, 1)])
 
 
-def test_after_so_many_updates_a_write_is_a_snapshot_of_all() -> None:
+def test_after_a_number_of_updates_a_write_is_a_full_snapshot() -> None:
     shards = ShareShards(updates_per_snapshot=2)
     shards.initialize()
     for offset in range(4):
@@ -125,7 +125,7 @@ def test_an_earlier_state_epoch_is_fenced() -> None:
     assert shards.write((0, 0, 2, 1), state_epoch=2) is Error.FENCED_STATE_EPOCH
 
 
-def test_a_negative_epoch_is_none() -> None:
+def test_a_negative_epoch_is_refused() -> None:
     """KAFKA-20743: up to Kafka 4.3, −1 stood for any epoch. This check comes first."""
     shards = ShareShards()
     for _ in range(2):  # first the share partition is unknown, then it is known
@@ -154,7 +154,7 @@ def test_the_start_never_moves_back_and_the_count_goes_with_it(
     assert shards.restarted().summary()[2:] == kept
 
 
-def test_a_deleted_share_partition_is_gone_and_one_that_isnt_there_costs_no_record() -> None:
+def test_a_deleted_share_partition_is_gone_and_deleting_a_missing_one_costs_no_record() -> None:
     shards = ShareShards()
     assert shards.delete() is None
     assert shards.runtime.log == []
@@ -200,7 +200,7 @@ def test_each_request_is_checked_in_kafkas_order(is_known: bool) -> None:
     assert len(shards.runtime.log) == records
 
 
-def test_what_cant_be_written_changes_nothing() -> None:
+def test_a_failed_write_changes_nothing() -> None:
     shards = ShareShards()
     shards.initialize()
     shards.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
@@ -210,7 +210,7 @@ def test_what_cant_be_written_changes_nothing() -> None:
     assert shards.read() == (1, -1, [])
 
 
-def test_nobody_is_told_of_what_isnt_committed() -> None:
+def test_uncommitted_states_are_shown_to_nobody() -> None:
     shards = ShareShards()
     shards.runtime.lags = True
     told: list[object] = []
@@ -221,7 +221,7 @@ def test_nobody_is_told_of_what_isnt_committed() -> None:
     assert told == [None, 1]
 
 
-def test_who_waits_too_long_for_a_commit_may_come_again_and_what_was_written_counts() -> None:
+def test_a_request_that_waits_too_long_for_a_commit_may_be_repeated_and_its_write_counts() -> None:
     shards = ShareShards(write_timeout_ms=5_000)
     shards.runtime.lags = True
     told: list[object] = []
@@ -237,7 +237,7 @@ def test_who_waits_too_long_for_a_commit_may_come_again_and_what_was_written_cou
 
 
 @pytest.mark.parametrize("how", ["lost", "unloaded"])
-def test_who_waits_where_the_partition_goes_has_to_look_for_the_coordinator(how: str) -> None:
+def test_a_request_waiting_when_the_partition_goes_has_to_find_the_coordinator(how: str) -> None:
     shards = ShareShards()
     shards.runtime.lags = True
     told: list[object] = []
@@ -252,7 +252,7 @@ def test_who_waits_where_the_partition_goes_has_to_look_for_the_coordinator(how:
     assert shards.initialize() is Error.NOT_COORDINATOR
 
 
-def test_a_restart_knows_what_was_known() -> None:
+def test_a_restart_restores_all_states() -> None:
     shards = ShareShards(updates_per_snapshot=3)
     for partition in range(3):
         shards.initialize(partition=partition, state_epoch=partition)
@@ -271,7 +271,7 @@ def test_a_restart_knows_what_was_known() -> None:
         assert (mine and mine.updates) == (theirs and theirs.updates)
 
 
-def test_what_was_replayed_isnt_told_before_it_is_committed() -> None:
+def test_replayed_states_are_not_shown_before_they_are_committed() -> None:
     shards = ShareShards()
     shards.initialize()
     runtime = FakeRuntime()
@@ -329,7 +329,7 @@ def test_states_that_make_no_sense_are_refused(is_update: bool) -> None:
             decode_record(*encode_record(ShareRecord(key_of(), state, is_update)))
 
 
-def test_an_update_without_a_value_makes_no_sense() -> None:
+def test_an_update_without_a_value_is_nonsense() -> None:
     update = ShareRecord(key_of(), ShareGroupOffset(), is_update=True)
     with pytest.raises(CodecError):
         decode_record(encode_record(update)[0], None)
@@ -343,7 +343,7 @@ def test_a_record_of_no_known_type_is_passed_over(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.limit("coordinator.share.share_partitions.MOST_BATCHES")
-def test_a_write_has_so_many_batches_at_most() -> None:
+def test_a_write_has_a_limit_of_batches() -> None:
     shards = ShareShards()
     shards.initialize()
     batches = [(offset, offset, 2, 1) for offset in range(MOST_BATCHES)]
@@ -353,7 +353,7 @@ def test_a_write_has_so_many_batches_at_most() -> None:
 
 
 @pytest.mark.limit("coordinator.share.share_partitions.MOST_BATCHES")
-def test_a_share_partition_has_so_many_batches_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_partition_has_a_limit_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "MOST_BATCHES", 10)
     shards = ShareShards()
     shards.initialize()

@@ -13,7 +13,7 @@ SETTINGS = {"cold_snapshot_interval_ms": 1_000, "prune_interval_ms": 10_000_000}
 PRUNING = {"cold_snapshot_interval_ms": 10_000_000, "prune_interval_ms": 1_000}
 
 
-def test_what_nobody_writes_to_is_written_down_again() -> None:
+def test_an_idle_state_is_written_again() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize(state_epoch=3)
     assert shards.write((0, 4, 2, 1), start=0, count=5, state_epoch=3) is None
@@ -29,7 +29,7 @@ def test_what_nobody_writes_to_is_written_down_again() -> None:
     assert shards.restarted().read() == before
 
 
-def test_where_all_is_cold_already_nothing_is_written() -> None:
+def test_if_everything_is_cold_nothing_is_written() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize()
     shards.runtime.pass_ms(1_000)
@@ -41,7 +41,7 @@ def test_where_all_is_cold_already_nothing_is_written() -> None:
     assert [record.key.partition for record in shards.written()[records + 1 :]] == [0, 1]
 
 
-def test_what_was_written_down_lately_isnt_again() -> None:
+def test_a_recently_written_state_is_not_written_again() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize()
     shards.runtime.pass_ms(500)
@@ -66,7 +66,7 @@ def test_many_share_partitions_are_written_down_in_parts() -> None:
     assert [after - before for before, after in pairwise(parts)] == [MANY, 5]
 
 
-def test_what_cant_be_written_down_is_next_time() -> None:
+def test_a_failed_write_is_repeated_next_time() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize()
     shards.runtime.failing = Error.NOT_COORDINATOR
@@ -77,7 +77,7 @@ def test_what_cant_be_written_down_is_next_time() -> None:
     assert len(shards.runtime.log) == 2
 
 
-def test_all_before_the_oldest_snapshot_that_counts_is_deleted() -> None:
+def test_everything_before_the_oldest_needed_snapshot_is_deleted() -> None:
     shards = ShareShards(**PRUNING)
     shards.initialize(partition=0)
     shards.initialize(partition=1)
@@ -97,7 +97,7 @@ def test_all_before_the_oldest_snapshot_that_counts_is_deleted() -> None:
     assert shards.deleted_before == [1, 3, 5]
 
 
-def test_a_restart_knows_what_may_be_deleted() -> None:
+def test_a_restart_remembers_the_deletable_records() -> None:
     shards = ShareShards(**PRUNING)
     for state_epoch in range(3):
         shards.initialize(state_epoch=state_epoch)
@@ -106,7 +106,7 @@ def test_a_restart_knows_what_may_be_deleted() -> None:
     assert again.deleted_before == [2]
 
 
-def test_nothing_is_deleted_for_what_isnt_committed() -> None:
+def test_nothing_is_deleted_for_uncommitted_snapshots() -> None:
     shards = ShareShards(**PRUNING)
     shards.initialize()
     shards.runtime.lags = True
@@ -128,7 +128,7 @@ def test_without_share_partitions_no_timer_runs_and_none_after_the_end() -> None
     assert len(shards.runtime.log) == 1
 
 
-def test_while_share_groups_arent_served_nothing_is_done() -> None:
+def test_nothing_is_done_while_share_groups_are_off() -> None:
     shards = ShareShards(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)
     shards.initialize()
     shards.initialize()
@@ -144,7 +144,7 @@ def test_while_share_groups_arent_served_nothing_is_done() -> None:
     assert (len(shards.runtime.log), shards.deleted_before) == (3, [2])
 
 
-def test_while_share_groups_arent_served_nothing_is_pruned() -> None:
+def test_nothing_is_pruned_while_share_groups_are_off() -> None:
     shards = ShareShards(**PRUNING)
     shards.initialize()
     shards.initialize()

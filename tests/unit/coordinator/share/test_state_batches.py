@@ -30,7 +30,9 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("first", "touched"), [(2 * MANY, 0), (MANY, 1), (MANY + 1, 2)])
-def test_only_what_a_write_touches_is_merged_again(merged: list[int], first: int, touched: int) -> None:
+def test_only_the_batches_that_a_write_touches_are_merged_again(
+    merged: list[int], first: int, touched: int
+) -> None:
     so_far = [StateBatch(2 * number, 2 * number, AVAILABLE, 1) for number in range(MANY)]
     new = StateBatch(first, first, ACKNOWLEDGED, 1)
     together = combined(so_far, [new], 0)

@@ -56,7 +56,7 @@ def test_types_of_each_offset() -> None:
     assert shared.span == (1, 4, 2)
 
 
-def test_all_is_acknowledged_below_the_start() -> None:
+def test_all_records_below_the_start_are_acknowledged() -> None:
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(read=1)
     assert shared.ack((0, 4, ACCEPT)) == 0
@@ -66,7 +66,7 @@ def test_all_is_acknowledged_below_the_start() -> None:
     assert len(shared.persister.writes) == 1
 
 
-def test_what_is_not_in_flight() -> None:
+def test_records_that_are_not_in_flight() -> None:
     shared = Shared([(10, 14), (15, 19)], reset=10)
     assert shared.ack((10, 14, ACCEPT)) == INVALID_STATE
     shared.fetch(read=1)
@@ -123,7 +123,7 @@ def test_a_group_may_have_no_renewal() -> None:
 # --- while a write is pending -------------------------------------------------------------------------------
 
 
-def test_what_is_being_written_can_be_neither_acknowledged_nor_acquired() -> None:
+def test_records_being_written_can_be_neither_acknowledged_nor_acquired() -> None:
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
     shared.persister.holds = True
@@ -186,7 +186,7 @@ def test_a_lock_that_ends_while_its_write_succeeds_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("begin", [2, 5])
-def test_a_release_that_is_pending_where_the_log_begins_later_stays_archived(begin: int) -> None:
+def test_a_pending_release_below_a_later_log_start_stays_archived(begin: int) -> None:
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
     shared.persister.holds = True
@@ -197,7 +197,7 @@ def test_a_release_that_is_pending_where_the_log_begins_later_stays_archived(beg
     assert {shared.states()[offset][0] for offset in range(begin)} == {ARCHIVED}
 
 
-def test_what_is_given_back_below_the_log_start_is_archived_though_its_write_fails() -> None:
+def test_records_given_back_below_the_log_start_are_archived_though_the_write_fails() -> None:
     """Kafka makes it available, and then reads an offset that the log doesn't have, again and again."""
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
@@ -211,7 +211,7 @@ def test_what_is_given_back_below_the_log_start_is_archived_though_its_write_fai
     assert shared.next == 5
 
 
-def test_a_batch_that_the_log_begins_within_is_given_back_from_there_on_where_its_write_fails() -> None:
+def test_a_failed_write_gives_a_batch_back_from_the_log_start_on() -> None:
     """Otherwise the records before the log start, which are gone, would be fetched for ever."""
     shared = Shared([(0, 4), (5, 9)])
     shared.fetch(batch_size=5)
@@ -241,7 +241,7 @@ def test_a_lock_ends_for_a_whole_batch_with_one_write() -> None:
     assert shared.fetch("n") == [(0, 4, 2)]
 
 
-def test_a_lock_ends_with_one_write_for_each_of_the_offsets_told_apart() -> None:
+def test_a_lock_ends_with_one_write_for_each_separate_offset() -> None:
     shared = Shared([(0, 3)])
     shared.fetch()
     shared.runtime.pass_ms(LOCK_MS - 1)
@@ -315,7 +315,7 @@ def test_no_timer_is_left_where_nothing_is_acquired() -> None:
     assert (shared.partition.lock_count, len(shared.runtime.timers)) == (0, 0)
 
 
-def test_who_is_fenced_ends_no_lock_and_hands_out_nothing() -> None:
+def test_a_fenced_share_partition_ends_no_lock_and_hands_out_nothing() -> None:
     shared = Shared(in_batches(2, 5))
     shared.fetch(most=5)
     shared.partition.fence()
@@ -342,7 +342,7 @@ def test_a_state_that_comes_after_the_fence_is_not_begun_with() -> None:
     assert not again.partition.is_active
 
 
-def test_what_goes_wrong_amid_acknowledgements_leaves_nothing_pending(
+def test_an_error_during_acknowledgements_leaves_nothing_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shared = Shared(in_batches(2, 5))

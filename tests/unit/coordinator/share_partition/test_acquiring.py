@@ -22,7 +22,7 @@ from tests.unit.coordinator.share_partition.partition import (
 )
 
 
-def test_whole_record_batches_are_acquired_up_to_the_one_in_which_the_limit_lies() -> None:
+def test_whole_record_batches_are_acquired_up_to_the_one_with_the_limit() -> None:
     shared = Shared(in_batches(4, 10))
     assert shared.fetch(most=15) == [(0, 19, 1)]
     assert shared.fetch(most=1) == [(20, 29, 1)]
@@ -52,7 +52,7 @@ def test_the_limit_of_records_in_flight_is_soft_and_then_holds() -> None:
     assert shared.fetch() == []
 
 
-def test_what_is_acknowledged_behind_an_open_record_counts_as_in_flight() -> None:
+def test_records_acknowledged_after_an_open_one_count_as_in_flight() -> None:
     shared = Shared(in_batches(4, 50), partition_max_record_locks=100)
     assert shared.fetch() == [(0, 99, 1)]
     assert shared.ack((1, 99, ACCEPT)) == 0
@@ -71,7 +71,7 @@ def test_delivery_is_throttled_from_half_of_the_limit_on() -> None:
     assert found == [[(0, 15, 1)], [(0, 15, 2)], [(0, 15, 3)], [(0, 7, 4)], [(0, 0, 5)], [(1, 1, 5)]]
 
 
-def test_what_is_throttled_comes_alone() -> None:
+def test_throttled_records_come_alone() -> None:
     shared = Shared(in_batches(2, 8))
     for _ in range(3):
         shared.fetch(read=1)
@@ -81,7 +81,7 @@ def test_what_is_throttled_comes_alone() -> None:
     assert shared.fetch() == [(8, 15, 1)]
 
 
-def test_who_is_delivered_for_the_last_time_waits_for_a_fetch_of_its_own() -> None:
+def test_a_record_delivered_for_the_last_time_waits_for_its_own_fetch() -> None:
     shared = Shared([(0, 3)], delivery_count_limit=3)
     shared.fetch()
     assert shared.ack((1, 1, RELEASE)) == 0
@@ -111,7 +111,7 @@ def test_released_records_come_before_new_ones_with_their_own_counts() -> None:
     assert shared.fetch("n") == [(3, 4, 2), (15, 15, 2), (20, 29, 1)]
 
 
-def test_what_vanished_from_the_log_is_archived() -> None:
+def test_records_that_vanished_from_the_log_are_archived() -> None:
     shared = Shared(in_batches(3, 10))
     shared.fetch(most=20, batch_size=10)
     shared.leave()
@@ -121,13 +121,13 @@ def test_what_vanished_from_the_log_is_archived() -> None:
     assert shared.span == (0, 29, 10)
 
 
-def test_a_hole_in_the_log_lies_inside_of_what_is_acquired() -> None:
+def test_a_hole_in_the_log_lies_inside_the_acquired_range() -> None:
     shared = Shared([(0, 4), (5_000, 5_004)])
     assert shared.fetch(most=100) == [(0, 99, 1)]
     assert shared.fetch(most=6000) == [(5_000, 5_004, 1)]
 
 
-def test_record_batches_behind_the_first_that_is_too_far_change_nothing() -> None:
+def test_record_batches_after_the_first_that_is_too_far_change_nothing() -> None:
     """So a fetch needn't know everything that was read."""
     for most in (1, 7, 12, 40):
         whole, some = Shared(in_batches(10, 5)), Shared(in_batches(10, 5))
@@ -174,7 +174,7 @@ def test_nothing_before_the_start_is_acquired_of_a_record_batch_that_begins_ther
     assert shared.span == (10, 10, 0)
 
 
-def test_a_log_start_behind_all_that_is_in_flight_begins_anew() -> None:
+def test_a_log_start_after_all_records_in_flight_resets_the_share_partition() -> None:
     shared = Shared(in_batches(2, 10))
     shared.fetch(most=10)
     shared.partition.begin_at(15)
@@ -185,7 +185,7 @@ def test_a_log_start_behind_all_that_is_in_flight_begins_anew() -> None:
     assert shared.fetch() == [(15, 19, 1)]
 
 
-def test_terminal_records_below_the_log_start_count_no_more() -> None:
+def test_terminal_records_below_the_log_start_no_longer_count() -> None:
     shared = Shared(in_batches(3, 10))
     shared.fetch(batch_size=10)
     assert shared.ack((5, 9, ACCEPT), (10, 19, REJECT), (25, 25, ACCEPT)) == 0
@@ -225,7 +225,7 @@ def test_two_aborted_transactions_in_one_range() -> None:
     assert shared.fetch(aborted=[AbortedFrom(2, 4), AbortedFrom(1, 0)]) == [(6, 9, 1)]
 
 
-def test_aborted_records_as_many_as_may_be_in_flight_hold_nobody_up() -> None:
+def test_a_limit_of_aborted_records_in_flight_holds_nobody_up() -> None:
     """Nothing is written about aborted records, so no write moves the start."""
     shared = Shared(partition_max_record_locks=100)
     shared.log = [
@@ -262,14 +262,14 @@ def test_a_share_partition_that_was_never_written_to_begins_where_the_settings_s
     assert shared.fetch() == [(10, 19, 1)]
 
 
-def test_nobody_knows_where_to_begin() -> None:
+def test_the_beginning_is_unknown() -> None:
     shared = Shared([(0, 9)], reset=Error.OFFSET_NOT_AVAILABLE)
     assert shared.initialized == [Error.OFFSET_NOT_AVAILABLE]
     assert shared.fetch() == []
 
 
 @pytest.mark.parametrize("state", [5, -1, 77])
-def test_durable_state_that_makes_no_sense(state: int) -> None:
+def test_nonsense_in_the_durable_state(state: int) -> None:
     persister = MemoryPersister(0)
     persister.offsets = {3: (1, state)}
     shared = Shared([(0, 4)], persister=persister)
@@ -286,7 +286,7 @@ def test_durable_state_that_no_memory_has_room_for(monkeypatch: pytest.MonkeyPat
         assert shared.initialized == [error]
 
 
-def test_after_a_kill_what_was_acquired_and_never_written_is_new() -> None:
+def test_after_a_kill_acquired_but_unwritten_records_are_new() -> None:
     """Of 20 acquired records, 5-6 are accepted, 8 is released and 14 is rejected."""
     shared = Shared(in_batches(4, 5))
     shared.fetch(batch_size=5)

@@ -84,7 +84,7 @@ def test_the_first_delivery_given_back_comes_again() -> None:
     assert shared.fetch() == [(0, 1, 2)]
 
 
-def test_what_is_archiving_can_not_be_acknowledged() -> None:
+def test_records_being_archived_cannot_be_acknowledged() -> None:
     shared = dying((0, 4))
     shared.fetch()
     shared.ack((0, 0, REJECT))
@@ -128,7 +128,7 @@ def test_a_leader_that_is_fenced_buries_nothing_when_a_lock_ends(error: Error) -
 
 
 @pytest.mark.parametrize("is_buried", [False, True])
-def test_a_kill_has_what_is_archiving_buried_again(is_buried: bool) -> None:
+def test_after_a_kill_records_being_archived_are_buried_again(is_buried: bool) -> None:
     shared = dying((0, 4))
     shared.fetch()
     shared.ack((0, 4, [REJECT, REJECT, ACCEPT, RELEASE, RELEASE]))
@@ -145,7 +145,7 @@ def test_a_kill_has_what_is_archiving_buried_again(is_buried: bool) -> None:
     assert again.restarted().dead == []
 
 
-def test_a_kill_tells_by_the_count_what_it_was_for() -> None:
+def test_after_a_kill_the_delivery_count_tells_the_reason() -> None:
     shared = dying((0, 1), limit=1)
     shared.fetch()
     shared.ack((0, 1, REJECT))
@@ -153,7 +153,7 @@ def test_a_kill_tells_by_the_count_what_it_was_for() -> None:
     assert shared.restarted().dead == [DeadLetter(0, 1, 1, EXHAUSTED)]  # Kafka does so, too
 
 
-def test_a_dropped_share_partition_writes_no_more_of_it() -> None:
+def test_a_dropped_share_partition_writes_no_more_records() -> None:
     shared = dying((0, 4))
     shared.fetch()
     shared.ack((0, 4, REJECT))
@@ -162,7 +162,7 @@ def test_a_dropped_share_partition_writes_no_more_of_it() -> None:
     assert len(shared.persister.writes) == 1
 
 
-def test_the_log_may_begin_behind_what_is_archiving() -> None:
+def test_the_log_may_begin_after_records_being_archived() -> None:
     shared = dying((0, 4), (5, 9))
     shared.fetch(batch_size=5)
     shared.ack((0, 6, REJECT))

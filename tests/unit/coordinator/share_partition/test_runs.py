@@ -98,7 +98,7 @@ def test_types_in_a_row_that_are_the_same_are_one_change() -> None:
     ]
 
 
-def test_so_many_as_are_asked_for_are_taken_of_a_run() -> None:
+def test_a_run_gives_as_many_records_as_asked() -> None:
     shared = huge()
     assert shared.ack((5, 5, ACCEPT)) == 0
     assert shared.leave() == 0
@@ -109,7 +109,7 @@ def test_so_many_as_are_asked_for_are_taken_of_a_run() -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_log_that_begins_within_what_is_pending_archives_its_part_for_good(is_written: bool) -> None:
+def test_a_log_that_begins_inside_pending_records_archives_its_part_for_good(is_written: bool) -> None:
     shared = huge()
     assert shared.ack((0, 0, ACCEPT)) == 0
     shared.persister.holds = True
@@ -128,7 +128,7 @@ def test_a_log_that_begins_within_what_is_pending_archives_its_part_for_good(is_
 
 
 @pytest.mark.parametrize("begins", [15, 25, 40])
-def test_what_is_taken_back_counts_on_either_side_of_where_the_log_begins(begins: int) -> None:
+def test_a_rollback_counts_on_either_side_of_the_log_start(begins: int) -> None:
     shared = huge(99)
     shared.persister.holds = True
     assert shared.ack((10, 29, ACCEPT)) is None
@@ -143,7 +143,7 @@ def test_what_is_taken_back_counts_on_either_side_of_where_the_log_begins(begins
     assert shared.next == begins
 
 
-def test_of_many_acknowledgements_no_cut_moves_what_lies_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_acknowledgements_move_no_later_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moving would take a minute for every second one of 500,000 offsets, if as many runs lie behind them."""
     shared = huge()
     moved: list[int] = []
@@ -156,7 +156,7 @@ def test_of_many_acknowledgements_no_cut_moves_what_lies_behind(monkeypatch: pyt
     assert len(runs(shared)) == 200
 
 
-def test_acknowledgements_that_begin_in_a_hole_behind_what_is_told_apart() -> None:
+def test_acknowledgements_that_begin_in_a_hole_after_separate_offsets() -> None:
     shared = Shared([(0, 4), (10, 14)])
     assert shared.fetch(read=1) == [(0, 4, 1)]
     assert shared.fetch() == [(10, 14, 1)]
@@ -190,7 +190,7 @@ def test_acknowledgements_of_many_batches_are_looked_at_once_or_twice_each() -> 
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_what_is_available_is_what_the_runs_say(seed: int) -> None:
+def test_the_available_records_are_those_of_the_runs(seed: int) -> None:
     luck = random.Random(seed)
     last = luck.randint(0, 40)
     batch = InFlightBatch(0, last, InFlightState(RecordState.ACQUIRED, 1, "m"))
@@ -212,7 +212,7 @@ def test_what_is_available_is_what_the_runs_say(seed: int) -> None:
             )
 
 
-def test_what_is_available_may_be_cut_before_the_next_is_asked_for() -> None:
+def test_the_available_records_may_be_cut_before_the_next_are_requested() -> None:
     batch = InFlightBatch(0, 9, InFlightState(RecordState.AVAILABLE, 1))
     batch.split()
     batch.cut(5, 5)

@@ -73,7 +73,7 @@ def test_the_moves_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("count", "becomes"), [(4, RecordState.AVAILABLE), (5, RecordState.ARCHIVED)])
-def test_what_was_delivered_as_often_as_it_may_be_is_archived_instead_of_available(
+def test_a_record_delivered_as_often_as_allowed_is_archived_instead_of_available(
     count: int, becomes: RecordState
 ) -> None:
     state = InFlightState(RecordState.ACQUIRED, count, "m")
@@ -116,7 +116,7 @@ def test_an_acknowledgement_meets_a_record(kind: str, before: str, outcome: str,
 
 
 @pytest.mark.table("coordinator.share_partition.states.ACKNOWLEDGED_AS")
-def test_all_types_of_acknowledgement_but_renewal_make_something_of_a_record() -> None:
+def test_every_acknowledgement_but_renewal_changes_a_record() -> None:
     assert {*ACKNOWLEDGED_AS} == {GAP, ACCEPT, RELEASE, REJECT} == {*AcknowledgeType} - {RENEW}
 
 
@@ -147,7 +147,7 @@ def test_a_share_partition_is_wanted_by_a_fetch(state: str, column: str, outcome
 
 
 @pytest.mark.table("coordinator.share_partition.states.ON_INITIALIZE")
-def test_every_state_of_a_share_partition_says_what_it_does_for_a_fetch() -> None:
+def test_every_state_of_a_share_partition_has_its_effect_on_a_fetch() -> None:
     assert {*ON_INITIALIZE} == {*PartitionState}
 
 

@@ -46,7 +46,7 @@ def test_no_partitions_begin_a_transaction_too_and_it_can_be_committed() -> None
     assert it.marked() == []
 
 
-def test_the_next_transaction_has_a_start_and_partitions_of_its_own() -> None:
+def test_the_next_transaction_has_its_own_start_and_partitions() -> None:
     it = Coordinator()
     me = it.begun(T0)
     it.end(*me, commit=True, version=0)

@@ -46,7 +46,7 @@ def test_an_empty_one_has_no_start_and_a_complete_one_keeps_it(three: Coordinato
 @pytest.mark.parametrize(
     ("name", "error"), [("", Error.INVALID_REQUEST), ("y", Error.TRANSACTIONAL_ID_NOT_FOUND)]
 )
-def test_what_is_not_there_cannot_be_described(three: Coordinator, name: str, error: Error) -> None:
+def test_a_missing_transaction_cannot_be_described(three: Coordinator, name: str, error: Error) -> None:
     with pytest.raises(KafkaError) as refused:
         three.shard.describe(name)
     assert refused.value.error is error
@@ -66,7 +66,7 @@ def test_what_is_not_there_cannot_be_described(three: Coordinator, name: str, er
         (TransactionFilter(states=frozenset({EMPTY}), producer_ids=frozenset({9})), []),
     ],
 )
-def test_a_filter_lets_through_what_all_its_parts_let_through(
+def test_a_filter_requires_all_its_parts(
     three: Coordinator, wanted: TransactionFilter, expected: list[str]
 ) -> None:
     assert listed(three, wanted) == expected
@@ -79,7 +79,7 @@ def test_the_dead_are_neither_listed_nor_described(three: Coordinator) -> None:
         three.shard.describe("x")
 
 
-def test_names_of_states_are_case_sensitive_and_unknown_ones_are_told() -> None:
+def test_names_of_states_are_case_sensitive_and_unknown_ones_are_returned() -> None:
     assert states_named([]) == (None, [])
     assert states_named(["Empty", "ongoing", "CompleteCommit"]) == (
         frozenset({EMPTY, COMPLETE_COMMIT}),

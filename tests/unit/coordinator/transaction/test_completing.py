@@ -35,7 +35,7 @@ def test_with_nothing_in_the_way_it_is_complete_before_the_answer(
     assert it.completions == {}
 
 
-def test_it_is_complete_though_nobody_can_be_told() -> None:
+def test_a_transaction_completes_though_its_client_cannot_be_answered() -> None:
     it = Coordinator()
     me = it.begun(T0)
 
@@ -86,7 +86,7 @@ def test_answers_that_come_twice_or_too_late_change_nothing() -> None:
 @pytest.mark.parametrize(
     "error", [Error.NONE, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, Error.UNSUPPORTED_VERSION, None]
 )
-def test_a_partition_with_its_marker_or_without_any_use_for_one_is_done(error: Error | None) -> None:
+def test_a_partition_with_its_marker_or_without_need_of_one_is_done(error: Error | None) -> None:
     it = ended()
     it.markers.writes[0].answer(error, T0)
     assert [*it.x.partitions] == [T1]
@@ -120,7 +120,7 @@ def test_errors_that_pass_are_asked_again_for_their_partitions_alone(error: Erro
     assert it.state == "CompleteCommit"
 
 
-def test_partial_answers_do_not_put_off_what_is_to_be_asked_again() -> None:
+def test_partial_answers_do_not_delay_the_next_try() -> None:
     it = ended()
     write = it.markers.writes[0]
     write.answer(Error.NOT_LEADER_OR_FOLLOWER, T0)
@@ -154,7 +154,7 @@ def test_the_pause_never_grows_beyond_a_second() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED])
-def test_where_somebody_else_took_over_no_more_is_sent_and_it_stays_prepared(error: Error) -> None:
+def test_after_a_takeover_no_more_markers_are_sent_and_the_transaction_stays_prepared(error: Error) -> None:
     it = ended()
     it.markers.writes[0].done({T0: error, T1: Error.NOT_LEADER_OR_FOLLOWER})
     it.runtime.pass_ms(100_000)
@@ -260,7 +260,7 @@ def test_a_shard_that_was_given_up_writes_nothing_more() -> None:
     assert len(it.runtime.timers) == 0
 
 
-def test_a_level_that_goes_down_to_0_meanwhile_does_not_keep_it_from_completing() -> None:
+def test_lowering_the_level_to_0_meanwhile_does_not_prevent_completion() -> None:
     it = ended()
     it.level = 0
     it.markers.writes[0].answer()

@@ -101,7 +101,7 @@ SCRIPTS = [(0, 5), (2, 5), (2, 32764), (2, 32765)]
 
 @pytest.mark.parametrize(("version", "first_epoch"), SCRIPTS)
 @pytest.mark.parametrize("how", ["dies before", "dies after", "fails"])
-def test_whatever_append_is_the_one_the_client_gets_what_it_asked_for(
+def test_whichever_append_crashes_the_client_gets_the_outcome_it_asked_for(
     version: int, first_epoch: int, how: str
 ) -> None:
     undisturbed = Script(version, first_epoch, 0, how)

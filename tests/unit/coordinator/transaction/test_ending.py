@@ -28,7 +28,7 @@ def test_ends_of_v1_keep_the_epoch_and_answer_nothing_to_go_on_with() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_retry_of_v2_is_told_what_the_first_try_was_and_nothing_is_written(commit: bool) -> None:
+def test_a_retry_of_v2_gets_the_first_answer_and_nothing_is_written(commit: bool) -> None:
     it = Coordinator()
     it.begun()
     first = it.end(7, 0, commit=commit)
@@ -47,7 +47,7 @@ def test_a_retry_of_v1_is_well_as_long_as_nothing_new_began() -> None:
 
 
 @pytest.mark.parametrize("begin_first", [False, True])
-def test_a_client_of_v2_may_abort_what_it_never_began(begin_first: bool) -> None:
+def test_a_client_of_v2_may_abort_a_transaction_that_it_never_began(begin_first: bool) -> None:
     it = Coordinator()
     me = it.begun() if begin_first else it.init()
     if begin_first:

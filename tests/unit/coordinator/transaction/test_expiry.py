@@ -57,7 +57,7 @@ def test_a_client_of_v1_is_fenced_by_the_timeout() -> None:
     assert it.init(7, 0) == (7, 1)
 
 
-def test_a_client_of_v2_may_abort_what_has_timed_out_but_not_commit_it() -> None:
+def test_a_client_of_v2_may_abort_but_not_commit_a_timed_out_transaction() -> None:
     it = Coordinator()
     it.begun()
     it.runtime.pass_ms(TIMEOUT_MS + 10_000)
@@ -67,7 +67,7 @@ def test_a_client_of_v2_may_abort_what_has_timed_out_but_not_commit_it() -> None
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit"])
-def test_what_is_not_open_does_not_time_out(state: str) -> None:
+def test_a_transaction_that_is_not_open_does_not_time_out(state: str) -> None:
     it = Coordinator()
     it.init()
     if state == "CompleteCommit":
@@ -121,7 +121,7 @@ def test_a_fence_of_v2_that_failed_to_be_logged_has_not() -> None:
     assert it.end(7, 0, commit=True) == (7, 1)
 
 
-def test_after_a_fence_that_failed_the_next_transaction_is_bumped_anew() -> None:
+def test_after_a_failed_fence_the_next_transaction_is_bumped_again() -> None:
     it = Coordinator(level=1)
     it.begun(version=0)
     it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
@@ -156,7 +156,7 @@ def test_an_id_is_forgotten_at_the_first_look_seven_days_after_its_last_record()
     assert it.init(7, 0) == (8, 0), "it is unknown now"
 
 
-def test_only_what_nothing_is_under_way_for_is_forgotten() -> None:
+def test_only_idle_transactional_ids_are_forgotten() -> None:
     it = of_many_days()
     it.configure(max_timeout_ms=2**31 - 2, transactional_id_expiration_ms=DAY_MS)
     for name in ("empty", "committed", "aborted", "open", "prepared"):
@@ -201,7 +201,7 @@ def test_tombstones_that_cannot_be_written_are_tried_an_hour_later(caplog: pytes
     assert it.shard.transactions == {}
 
 
-def test_a_tombstone_that_fails_as_nobody_thought_of_leaves_nothing_pending(
+def test_a_tombstone_with_an_unforeseen_error_leaves_nothing_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     it = of_many_days()
@@ -252,7 +252,7 @@ def test_ids_that_expire_together_go_a_batch_in_a_turn(monkeypatch: pytest.Monke
     assert [*dict.fromkeys(turns)] == [16, 12, 8, 4]  # the check for timeouts has a turn of its own
 
 
-def test_time_is_not_looked_at_where_there_is_no_id() -> None:
+def test_without_an_id_the_time_is_not_checked() -> None:
     it = of_many_days()
     it.shard.start()
     assert len(it.runtime.timers) == 0
@@ -288,7 +288,7 @@ def test_many_that_time_out_together_are_aborted_in_turns(monkeypatch: pytest.Mo
     assert left == [3, 1]
 
 
-def test_a_shard_that_is_unloaded_by_the_first_abort_of_many_aborts_no_more(
+def test_a_shard_unloaded_by_the_first_of_many_aborts_aborts_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 1)
@@ -307,7 +307,7 @@ def test_a_shard_that_is_unloaded_by_the_first_abort_of_many_aborts_no_more(
     assert scheduled == []
 
 
-def test_what_has_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 1)
     it = Coordinator()
     begin(it, "x0")
@@ -320,7 +320,7 @@ def test_what_has_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.Monke
     assert len(it.records()) == before
 
 
-def test_no_look_is_left_in_a_cycle() -> None:
+def test_a_look_leaves_no_cycle() -> None:
     it = Coordinator()
     with nothing_in_a_cycle():
         it.begun()

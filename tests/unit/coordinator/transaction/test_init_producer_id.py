@@ -52,7 +52,7 @@ def test_two_phase_commit_needs_its_setting_and_has_no_timeout() -> None:
     assert it.state == "Ongoing"
 
 
-def test_who_gives_the_current_epoch_gets_the_next_one_and_may_ask_again() -> None:
+def test_a_producer_that_gives_the_current_epoch_gets_the_next_and_may_retry() -> None:
     it = Coordinator()
     it.init()
     assert it.init(7, 0) == (7, 1)
@@ -97,7 +97,7 @@ def test_an_open_transaction_is_aborted_and_the_retry_gets_the_epoch_after(level
     assert it.init() == (7, 2)
 
 
-def test_while_the_markers_of_the_abort_are_out_the_retry_has_to_come_again() -> None:
+def test_a_retry_has_to_come_again_while_the_aborts_markers_are_out() -> None:
     it = Coordinator()
     it.begun()
     it.markers.is_held = True
@@ -109,7 +109,7 @@ def test_while_the_markers_of_the_abort_are_out_the_retry_has_to_come_again() ->
 
 
 @pytest.mark.parametrize("epoch", [0, 77])
-def test_whoever_has_the_producer_id_aborts_the_open_transaction_whatever_its_epoch(epoch: int) -> None:
+def test_any_epoch_of_the_producer_id_aborts_the_open_transaction(epoch: int) -> None:
     it = Coordinator()
     it.put(EMPTY, 7, 4)
     it.add(7, 4)
@@ -124,7 +124,7 @@ def test_another_producer_id_is_fenced_and_aborts_nothing() -> None:
     assert it.state == "Ongoing"
 
 
-def test_the_fenced_epoch_counts_as_the_last_one() -> None:
+def test_the_fenced_epoch_counts_as_the_last() -> None:
     it = Coordinator()
     it.begun()
     assert it.init(7, 0) is Error.CONCURRENT_TRANSACTIONS
@@ -139,7 +139,7 @@ def test_without_a_producer_id_to_give_nothing_is_made() -> None:
     assert it.shard.transactions == {}
 
 
-def test_where_the_first_record_cannot_be_written_the_id_stays_without_an_epoch() -> None:
+def test_if_the_first_record_cannot_be_written_the_id_has_no_epoch() -> None:
     it = Coordinator()
     it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     assert it.init() is Error.COORDINATOR_NOT_AVAILABLE
@@ -159,7 +159,7 @@ def test_a_bump_that_cannot_be_written_changes_nothing() -> None:
     assert it.init() == (7, 1)
 
 
-def test_the_error_of_a_fence_that_cannot_be_written_is_told() -> None:
+def test_the_error_of_a_fence_that_cannot_be_written_is_returned() -> None:
     it = Coordinator()
     it.begun()
     it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
@@ -198,7 +198,7 @@ def test_an_epoch_below_minus_one_is_fenced() -> None:
 @pytest.mark.parametrize(
     ("epoch", "expected"), [(0, Error.PRODUCER_FENCED), (4, Error.PRODUCER_FENCED), (32766, (8, 0))]
 )
-def test_the_producer_id_before_is_known_with_its_last_epoch_alone(epoch: int, expected: object) -> None:
+def test_the_previous_producer_id_is_known_only_with_its_last_epoch(epoch: int, expected: object) -> None:
     it = Coordinator()
     it.put(EMPTY, 8, 0, previous_producer_id=7, last_producer_epoch=32766)
     assert it.init(7, epoch) == expected

@@ -31,7 +31,7 @@ def test_kafka_17754_in_transactions_v1_nothing_tells_it_apart() -> None:
     assert it.state == "CompleteCommit"
 
 
-def test_kafka_14402_what_comes_after_an_abort_is_neither_verified_nor_added() -> None:
+def test_kafka_14402_partitions_after_an_abort_are_neither_verified_nor_added() -> None:
     it = Coordinator()
     it.begun(T0, version=0)
     assert it.init() is Error.CONCURRENT_TRANSACTIONS
@@ -43,7 +43,7 @@ def test_kafka_14402_what_comes_after_an_abort_is_neither_verified_nor_added() -
     assert it.state == "CompleteAbort"
 
 
-def test_kafka_14402_after_an_abort_of_v1_its_partitions_have_to_be_added_anew() -> None:
+def test_kafka_14402_after_an_abort_of_v1_its_partitions_have_to_be_added_again() -> None:
     it = Coordinator()
     it.begun(T0, version=0)
     it.end(7, 0, commit=False, version=0)
@@ -60,7 +60,7 @@ def test_kafka_14884_while_the_markers_are_out_nothing_is_verified() -> None:
     assert it.verify(7, 0, T0) == [Error.TRANSACTION_ABORTABLE]
 
 
-def test_kafka_19999_a_marker_whose_answer_is_lost_is_sent_again_as_it_was() -> None:
+def test_kafka_19999_a_marker_whose_answer_is_lost_is_repeated_unchanged() -> None:
     it = Coordinator()
     it.begun(T0)
     it.markers.is_held = True
@@ -136,7 +136,7 @@ def test_kafka_17507_the_next_transaction_waits_until_the_offsets_partition_has_
     assert it.add(7, 1, T0) is Error.NONE
 
 
-def test_kafka_14904_verification_does_not_look_at_what_is_pending() -> None:
+def test_kafka_14904_verification_ignores_pending_changes() -> None:
     it = Coordinator()
     it.begun(T0, version=0)
     append = it.runtime.append
@@ -166,7 +166,7 @@ def test_kafka_8803_a_clock_that_goes_back_stops_no_transaction(version: int) ->
     assert it.restarted().state == "Empty"
 
 
-def test_kafka_8803_what_was_begun_before_the_clock_went_back_times_out_in_the_end() -> None:
+def test_kafka_8803_a_transaction_begun_before_the_clock_went_back_times_out_in_the_end() -> None:
     it = Coordinator()
     it.begun(T0)
     now_ms = it.runtime.now_ms

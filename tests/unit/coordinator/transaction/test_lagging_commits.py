@@ -110,7 +110,7 @@ def test_nothing_is_applied_answered_or_marked_before_the_record_is_committed(mo
 
 
 @each_move
-def test_whoever_comes_meanwhile_has_to_come_again(move: str) -> None:
+def test_requests_during_an_uncommitted_change_have_to_retry(move: str) -> None:
     it, _ = begun(move)
     epoch = it.x.producer_epoch
     written = len(it.runtime.log)
@@ -123,7 +123,7 @@ def test_whoever_comes_meanwhile_has_to_come_again(move: str) -> None:
 
 
 @each_move
-def test_readers_are_told_what_is_committed(move: str) -> None:
+def test_readers_see_the_committed_state(move: str) -> None:
     before, *_ = MOVES[move]
     it, _ = begun(move)
     was = before()
@@ -161,7 +161,7 @@ def test_a_record_that_is_lost_takes_the_move_back(move: str, error: Error) -> N
 
 
 @each_move
-def test_who_waits_when_the_shard_is_given_up_is_sent_to_another_coordinator(move: str) -> None:
+def test_requests_waiting_when_the_shard_is_given_up_are_sent_to_another_coordinator(move: str) -> None:
     it, outcome = begun(move)
     it.shard.unload()
     assert said(outcome) == str(Error.NOT_COORDINATOR.value)
@@ -230,7 +230,7 @@ def test_markers_that_answer_while_the_completion_is_on_its_way_complete_it_once
     assert (it.state, it.told().count("CompleteCommit 7/1")) == ("CompleteCommit", 1)
 
 
-def test_a_fenced_epoch_holds_while_its_abort_is_on_its_way_and_is_bumped_once_where_that_is_lost() -> None:
+def test_a_fenced_epoch_holds_during_its_abort_and_is_bumped_once_if_that_is_lost() -> None:
     it = ongoing(1)
     it.runtime.commit()
     it.runtime.lags = True
@@ -262,7 +262,7 @@ def test_an_expired_id_is_forgotten_once_its_tombstone_is_committed() -> None:
 
 
 @pytest.mark.parametrize("question", ["add", "verify"])
-def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(question: str) -> None:
+def test_loaded_partitions_are_confirmed_once_they_are_committed(question: str) -> None:
     """Otherwise the next leader might not know of them, and their records would stay undecided for good."""
     before = Coordinator()
     before.begun(T0)

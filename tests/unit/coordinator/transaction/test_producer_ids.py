@@ -35,7 +35,7 @@ def take(ids: ProducerIds, given: list[int | Error]) -> None:
         given.append(error.error)
 
 
-def test_who_waits_behind_a_blocks_last_id_waits_for_the_next_block() -> None:
+def test_requests_after_a_blocks_last_id_wait_for_the_next_block() -> None:
     blocks = Blocks()
     ids = ProducerIds(blocks.allocate)
     given: list[int | Error] = []
@@ -49,7 +49,7 @@ def test_who_waits_behind_a_blocks_last_id_waits_for_the_next_block() -> None:
     assert blocks.asked == []
 
 
-def test_all_who_wait_are_told_where_no_block_can_be_recorded() -> None:
+def test_all_waiters_are_answered_if_no_block_can_be_recorded() -> None:
     blocks = Blocks()
     ids = ProducerIds(blocks.allocate)
     given: list[int | Error] = []
@@ -60,7 +60,7 @@ def test_all_who_wait_are_told_where_no_block_can_be_recorded() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, BrokenInvariantError])
-def test_one_that_cannot_be_told_harms_none_of_the_others(error: type[Exception]) -> None:
+def test_a_failing_waiter_harms_none_of_the_others(error: type[Exception]) -> None:
     blocks = Blocks()
     ids = ProducerIds(blocks.allocate)
     given: list[int | Error] = []

@@ -82,7 +82,7 @@ def test_a_complete_one_has_an_empty_list_of_partitions() -> None:
     )
 
 
-def test_all_tags_but_the_next_epoch_are_written_where_they_say_something() -> None:
+def test_all_tags_but_the_next_epoch_are_written_if_set() -> None:
     value = encode_value(
         transit(
             PREPARE_COMMIT,
@@ -117,7 +117,7 @@ MANY = {(f"{'t' * 126}{topic}", number): None for topic in range(200) for number
         (ONGOING, MANY),
     ],
 )
-def test_a_value_of_version_1_is_what_its_schema_says(
+def test_a_value_of_version_1_follows_its_schema(
     state: TransactionState,
     partitions: TransactionPartitions,
     previous_producer_id: int,
@@ -151,7 +151,7 @@ def test_a_value_of_version_1_is_what_its_schema_says(
     assert encode_value(written, 1) == b"\0\1" + encode(said, 1)
 
 
-def test_what_version_0_has_no_room_for_is_refused_at_level_0() -> None:
+def test_fields_that_version_0_lacks_are_refused_at_level_0() -> None:
     with pytest.raises(KafkaError) as refused:
         encode_value(transit(client_transaction_version=2), 0)
     assert refused.value.error is Error.UNSUPPORTED_VERSION
@@ -171,7 +171,7 @@ def test_a_record_is_read_as_it_was_written(written: TransitMetadata, level: int
     assert decode_record(encode_key("x"), encode_value(written, level)) == ("x", written)
 
 
-def test_version_0_is_read_without_what_it_has_no_room_for() -> None:
+def test_version_0_is_read_without_the_fields_that_it_lacks() -> None:
     assert decode_record(encode_key("x"), encode_value(transit(), 0)) == (
         "x",
         transit(previous_producer_id=-1),
@@ -223,7 +223,7 @@ def test_versions_of_a_newer_kafka_are_passed_over(
         (encode_key("x"), encode_value(transit(client_transaction_version=3), 1)),
     ],
 )
-def test_a_record_that_makes_no_sense_is_told_apart(key: bytes, value: bytes | None) -> None:
+def test_a_nonsense_record_raises_an_error_of_the_codec(key: bytes, value: bytes | None) -> None:
     with pytest.raises(CodecError):
         decode_record(key, value)
 
@@ -235,7 +235,7 @@ def test_partitions_of_an_empty_transaction_are_not_read() -> None:
     assert found.partitions == {}
 
 
-def test_what_each_step_of_a_transaction_logs_at_level_2() -> None:
+def test_the_records_of_a_transactions_steps_at_level_2() -> None:
     it = Coordinator()
     me = it.begun(T0, version=0)
     it.runtime.pass_ms(5)

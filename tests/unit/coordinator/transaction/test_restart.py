@@ -55,7 +55,7 @@ def test_a_prepared_one_is_driven_on_with_the_new_coordinator_epoch(
     assert again.told(2) == [f"Prepare{word} 7/{epoch}", f"Complete{word} 7/{epoch}"]
 
 
-def test_while_it_is_driven_on_everybody_has_to_wait() -> None:
+def test_everybody_has_to_wait_while_it_is_completed() -> None:
     it = Coordinator()
     it.begun()
     it.markers.is_held = True
@@ -79,7 +79,7 @@ def test_a_complete_one_answers_a_retry_as_before(commit: bool) -> None:
     assert again.end(7, 0, commit=not commit) is Error.INVALID_TXN_STATE
 
 
-def test_a_prepared_one_without_partitions_completes_by_itself() -> None:
+def test_a_prepared_transaction_without_partitions_completes_immediately() -> None:
     it = Coordinator()
     it.init()
     it.end(7, 0, commit=False)
@@ -128,7 +128,7 @@ def test_markers_in_the_shards_own_partition_mean_nothing() -> None:
     assert it.state == "Ongoing"
 
 
-def test_the_next_producer_id_counts_in_transactions_v2_alone() -> None:
+def test_the_next_producer_id_counts_only_in_transactions_v2() -> None:
     it = Coordinator()
     it.put(PREPARE_COMMIT, 7, 32767, next_producer_id=8, client_transaction_version=0)
     it.shard.start()

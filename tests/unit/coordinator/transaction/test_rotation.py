@@ -118,7 +118,7 @@ def test_init_producer_id_rotates_where_nothing_is_open(
         assert it.init(7, epoch) == answer, "asked again"
 
 
-def test_who_did_not_give_its_epoch_cannot_ask_again_across_the_rotation() -> None:
+def test_a_producer_that_gave_no_epoch_cannot_retry_across_the_rotation() -> None:
     it = Coordinator()
     it.put(EMPTY, 7, 32766)
     it.producer_ids = count(8)

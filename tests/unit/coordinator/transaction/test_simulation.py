@@ -326,7 +326,7 @@ def test_every_transaction_is_wholly_committed_or_wholly_aborted_whatever_goes_w
     simulation.check()
 
 
-def test_the_histories_have_seen_what_they_are_meant_for() -> None:
+def test_the_histories_cover_what_they_are_meant_for() -> None:
     simulation = Simulation(1)
     simulation.run(5_000)
     simulation.come_to_rest()

@@ -163,7 +163,7 @@ def outcome(it: Coordinator, answer: object) -> str:
 @pytest.mark.table("coordinator.transaction.states.END_TXN_V2")
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize(("request_name", "who", "expected"), rows())
-def test_each_request_meets_in_each_state_what_kafka_answers(
+def test_each_request_is_answered_in_each_state_as_by_kafka(
     request_name: str, who: str, expected: dict[str, str], level: int
 ) -> None:
     found: dict[str, str] = {}
@@ -178,7 +178,7 @@ def test_each_request_meets_in_each_state_what_kafka_answers(
     assert found == expected
 
 
-def test_the_table_has_a_row_for_every_request_and_whoever_may_ask() -> None:
+def test_the_table_has_a_row_for_every_request_and_requester() -> None:
     seen = {(request, who) for request, who, _ in rows()}
     for request in REQUESTS:
         asked_by = set(WHO) if request == "InitProducerId" else set(WHO) - {"none"}

@@ -36,7 +36,7 @@ def test_the_latest_record_of_each_key_stays(log: PartitionLog) -> None:
     assert log.log_start_offset == 0
 
 
-def test_a_batch_of_which_all_stays_is_copied_byte_for_byte(log: PartitionLog) -> None:
+def test_a_batch_kept_whole_is_copied_byte_for_byte(log: PartitionLog) -> None:
     put(log, "a=1", "b=2", leader_epoch=3, base_sequence=0)
     put(log, "c=1", codec=compression.GZIP)
     before = list(batches(log))
@@ -44,7 +44,7 @@ def test_a_batch_of_which_all_stays_is_copied_byte_for_byte(log: PartitionLog) -
     assert list(batches(log)) == before
 
 
-def test_a_batch_of_which_a_part_stays_keeps_its_offsets_and_its_writer(log: PartitionLog) -> None:
+def test_a_batch_kept_in_part_keeps_its_offsets_and_its_writer(log: PartitionLog) -> None:
     put(log, "a=1", "b=2", "a=3", "c=4", producer_id=7, producer_epoch=2, base_sequence=5)
     put(log, "c=5")
     before = header_at(log, 0)
@@ -136,7 +136,7 @@ def test_the_batch_before_the_high_watermark_stays_though_it_is_empty(log: Parti
     assert log.segments[0].next_offset() == 4
 
 
-def test_the_batch_before_the_uncleanable_part_goes_where_the_high_watermark_lies_behind_it(
+def test_the_batch_before_the_uncleanable_part_goes_if_the_high_watermark_lies_after_it(
     log: PartitionLog,
 ) -> None:
     """KAFKA-20452. Up to Kafka 4.3 the batch stayed, empty."""
@@ -211,7 +211,7 @@ def test_a_full_map_ends_the_pass_and_the_next_one_goes_on(log: PartitionLog) ->
     assert offsets(log) == [3, 4, 5]
 
 
-def test_what_lies_above_a_full_map_stays_but_tombstones_there_get_their_horizon(log: PartitionLog) -> None:
+def test_records_above_a_full_map_stay_but_tombstones_there_get_their_horizon(log: PartitionLog) -> None:
     put(log, "a=1", "b=2")
     put(log, "=3", "c", "a=5")
     result = clean_log(closed(log), max_keys=2)
@@ -221,7 +221,7 @@ def test_what_lies_above_a_full_map_stays_but_tombstones_there_get_their_horizon
     assert header_at(log, 3).has_delete_horizon
 
 
-def test_clean_segments_lose_what_the_dirty_part_supersedes(log: PartitionLog) -> None:
+def test_clean_segments_lose_records_superseded_in_the_dirty_part(log: PartitionLog) -> None:
     put(log, "a=1", "b=1")
     clean_log(closed(log))
     put(log, "a=2")
@@ -249,7 +249,7 @@ def test_the_uncleanable_offset_is_rounded_down_to_its_segment(log: PartitionLog
     assert offsets(log) == [0, 1, 2]
 
 
-def test_a_plan_says_of_its_producers_in_numbers_alone_what_is_known(log: PartitionLog) -> None:
+def test_a_plan_describes_its_producers_in_numbers_only(log: PartitionLog) -> None:
     log.producers.producers[7] = Producer(
         7, 1, batches=[CachedBatch(0, 0, 9, 9, 0), CachedBatch(1, 2, 10, 11, 0)]
     )

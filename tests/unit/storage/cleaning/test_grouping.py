@@ -27,7 +27,7 @@ def test_segments_join_from_the_left_while_there_is_room() -> None:
     ]
 
 
-def test_a_segment_that_is_too_large_by_itself_stays_alone() -> None:
+def test_a_segment_that_is_too_large_stays_alone() -> None:
     assert grouped((0, 500, 0, 0), (10, 1, 0, 0)) == [[0], [10]]
 
 

@@ -68,9 +68,7 @@ def test_a_swap_that_a_truncation_gave_up_does_not_come_back(tmp_path: Path, see
 
 
 @pytest.mark.parametrize("operation", ["remove", "sync_directory"])
-def test_nothing_is_truncated_where_a_swap_can_not_be_given_up_for_sure(
-    tmp_path: Path, operation: str
-) -> None:
+def test_a_swap_that_cannot_surely_be_given_up_prevents_truncation(tmp_path: Path, operation: str) -> None:
     log = superseded(tmp_path, files)
     _background, answers = begin_swap(log)
 
@@ -122,9 +120,7 @@ def test_a_start_that_finishes_a_swap_removes_no_old_file_before_the_new_names_a
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_a_later_record_made_obsolete_is_not_lost_together_with_that_record(
-    tmp_path: Path, seed: int
-) -> None:
+def test_an_obsolete_record_is_not_lost_together_with_its_successor(tmp_path: Path, seed: int) -> None:
     disk = machine(tmp_path)
     log = compacted_log(tmp_path, disk=on(disk))
     put(log, "a=1", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

@@ -39,7 +39,7 @@ def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
     assert found.latest == 2
 
 
-def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for() -> None:
+def test_thousands_of_keys_are_distinguished_while_there_is_room() -> None:
     chance = random.Random(1)
     keys = [chance.randbytes(chance.randrange(1, 40)) for _ in range(5000)]
     known: dict[bytes, int] = {}
@@ -64,14 +64,14 @@ def test_the_keys_of_kafkas_default_buffer() -> None:
     assert keys_for(2**40, 1.0) == (2**31 - 1) // 24
 
 
-def test_the_end_moves_forward_alone() -> None:
+def test_the_end_only_moves_forward() -> None:
     found = OffsetMap(10, 0, 10)
     found.reach(5)
     found.reach(3)
     assert found.latest == 5
 
 
-def test_memory_that_is_not_to_be_had_is_no_error_of_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lack_of_memory_is_no_error_of_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_fd: int, _size: int) -> None:
         raise OSError(12, "Cannot allocate memory")
 
@@ -87,7 +87,7 @@ def test_the_map_of_kafkas_default_buffer_takes_no_more_than_the_buffer() -> Non
 
 
 @pytest.mark.parametrize("room", range(1, 40))
-def test_a_map_of_any_size_can_be_filled_and_still_says_what_is_not_in_it(room: int) -> None:
+def test_a_map_of_any_size_can_be_filled_and_still_misses_absent_keys(room: int) -> None:
     found = OffsetMap(room, 0, room)
     for offset in range(room):
         assert put(found, b"%d" % offset, offset)
@@ -117,7 +117,7 @@ def test_of_two_records_at_one_offset_neither_is_forgotten() -> None:
     assert found.has_latest_within(3, 3)
 
 
-def test_offsets_past_so_many_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_past_a_limit_are_not_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "_MOST_MARKS", 3)
     found = OffsetMap(10, 0, 10)
     for offset in range(5):
@@ -127,7 +127,7 @@ def test_offsets_past_so_many_are_not_told_apart(monkeypatch: pytest.MonkeyPatch
     assert found.get(b"a") == 4
 
 
-def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_no_longer_at_hand_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "_MOST_FAMILIAR", 4)
     found = OffsetMap(50, 0, 100)
     # some keys are too long to be kept as familiar

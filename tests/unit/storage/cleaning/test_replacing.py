@@ -52,7 +52,7 @@ def answers_where_no_rename_of(
     return answers
 
 
-def test_the_fixture_is_what_it_says(log: PartitionLog) -> None:
+def test_the_fixture_has_its_documented_segments(log: PartitionLog) -> None:
     assert log.base_offsets == [0, 4, 8, 12, 13]
 
 
@@ -69,7 +69,7 @@ def test_the_old_segments_give_way_to_the_new_ones(log: PartitionLog) -> None:
     assert offsets(log) == [10, 11, 12]
 
 
-def test_a_segment_of_which_nothing_is_left_has_empty_files(log: PartitionLog) -> None:
+def test_a_segment_with_nothing_left_has_empty_files(log: PartitionLog) -> None:
     clean_log(log)
     for suffix in (".log", ".index", ".timeindex"):
         assert file(log, 0, suffix).read_bytes() == b""
@@ -119,7 +119,7 @@ def test_nothing_unfinished_is_left(log: PartitionLog) -> None:
     assert not [name for name in names(log) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
-def test_a_clean_restart_trusts_what_was_cleaned(
+def test_a_clean_restart_trusts_cleaned_segments(
     log: PartitionLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clean_log(log)
@@ -185,7 +185,7 @@ def test_one_segment_is_replaced_at_a_time(log: PartitionLog) -> None:
         log.replace_segments(second, lambda failure: None)
 
 
-def test_appends_and_rolls_go_on_meanwhile(log: PartitionLog) -> None:
+def test_appends_and_rolls_go_on_during_a_replacement(log: PartitionLog) -> None:
     background = HeldBackground()
     log.background = background
     cleaned = cleaned_segments(log)
@@ -198,7 +198,7 @@ def test_appends_and_rolls_go_on_meanwhile(log: PartitionLog) -> None:
     assert log.segments[0].size == 0
 
 
-def test_a_truncation_meanwhile_stops_it(log: PartitionLog) -> None:
+def test_a_truncation_stops_a_replacement(log: PartitionLog) -> None:
     background = HeldBackground()
     cleaned = cleaned_segments(log)
     log.background = background
@@ -259,7 +259,7 @@ def test_a_disk_that_refuses_in_the_midst_of_it_ends_the_log(log: PartitionLog) 
 
 @pytest.mark.fault("set_modified_ms")
 @pytest.mark.parametrize("operation", ["set_modified_ms", "create", "append", "sync", "write_whole", "read"])
-def test_a_disk_that_refuses_during_the_pass_ends_it_and_leaves_what_is_ready(
+def test_a_disk_that_refuses_during_the_pass_ends_it_and_leaves_finished_segments(
     log: PartitionLog, operation: str
 ) -> None:
     before = list(batches(log))
@@ -283,7 +283,7 @@ def test_a_disk_that_refuses_during_the_pass_ends_it_and_leaves_what_is_ready(
 # ---- steps
 
 
-def test_a_pass_that_is_closed_leaves_nothing_that_nobody_took(log: PartitionLog) -> None:
+def test_a_closed_pass_leaves_no_untaken_files(log: PartitionLog) -> None:
     running = clean(files, plan_of(log))
     for step in running:
         if isinstance(step, CleanedSegment) and step.base_offset == 4:
@@ -301,14 +301,14 @@ def test_a_pass_that_has_ended_leaves_its_segments_to_be_taken(log: PartitionLog
     assert offsets(log) == [10, 11, 12]
 
 
-def test_what_a_killed_pass_left_is_discarded(log: PartitionLog) -> None:
+def test_leftovers_of_a_killed_pass_are_discarded(log: PartitionLog) -> None:
     cleaned_segments(log)
     discard_cleaned(files, log.directory)
     assert not [name for name in names(log) if name.endswith(".cleaned")]
     assert len(stored(log)) == 7
 
 
-def test_what_a_killed_pass_left_doesnt_hinder_the_next(log: PartitionLog) -> None:
+def test_leftovers_of_a_killed_pass_do_not_hinder_the_next(log: PartitionLog) -> None:
     cleaned_segments(log)
     (Path(log.directory) / "00000000000000000000.txnindex.cleaned").write_bytes(b"x" * 34)
     clean_log(log)
@@ -316,7 +316,7 @@ def test_what_a_killed_pass_left_doesnt_hinder_the_next(log: PartitionLog) -> No
     assert not file(log, 0, ".txnindex").exists()
 
 
-def test_steps_count_what_is_read_and_written(log: PartitionLog) -> None:
+def test_steps_count_the_bytes_read_and_written(log: PartitionLog) -> None:
     steps = list(clean(files, plan_of(log)))
     progress = [step for step in steps if isinstance(step, Progress)]
     [result] = [step for step in steps if isinstance(step, CleaningResult)]
@@ -341,7 +341,7 @@ def test_a_reader_goes_on_over_empty_segments_and_holes(log: PartitionLog) -> No
     assert log.available_bytes(0, 13) > 0
 
 
-def test_a_reader_who_was_amid_a_segment_that_was_merged_goes_on(log: PartitionLog) -> None:
+def test_a_reader_inside_a_merged_segment_goes_on(log: PartitionLog) -> None:
     clean_log(log)
     for offset in (10, 12):
         # each read remembers the position of the next one
@@ -362,7 +362,7 @@ def test_a_reader_is_given_nothing_of_a_hole_below_the_bound(tmp_path: Path) -> 
     assert log.read(1, 1000, upper_bound=5).records
 
 
-def test_a_time_is_found_behind_a_batch_that_was_emptied(tmp_path: Path) -> None:
+def test_a_time_is_found_after_an_emptied_batch(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, segment_bytes=150)
     put(log, "a=1", timestamp=9000, producer_id=5, producer_epoch=0, base_sequence=0)
     put(log, "b=1", timestamp=5000)
@@ -389,7 +389,7 @@ def test_the_largest_time_is_that_of_a_record_where_a_later_one_was_emptied(tmp_
     assert log.offset_of_max_timestamp() == TimestampOffset(5000, 1, 0)
 
 
-def test_a_log_of_empty_batches_alone_has_no_time(tmp_path: Path) -> None:
+def test_a_log_of_nothing_but_empty_batches_has_no_time(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     put(log, "=1", timestamp=9000)
     closed(log)

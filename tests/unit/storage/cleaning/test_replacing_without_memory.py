@@ -33,7 +33,7 @@ def cleaned_first(log: PartitionLog) -> CleanedSegment:
 
 
 @pytest.mark.parametrize("name", ["flush_to", "when_flushed"])
-def test_a_replacement_that_could_not_begin_is_none(
+def test_a_replacement_that_could_not_begin_changes_nothing(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     cleaned = cleaned_first(log)
@@ -51,7 +51,7 @@ def test_a_replacement_that_could_not_begin_is_none(
     ("name", "at", "is_replaced"),
     [("_rename", 1, False), ("_segment_of", 1, False), ("background", 1, False), ("background", 2, True)],
 )
-def test_who_waits_for_a_replacement_is_told_of_too_little_memory(
+def test_lack_of_memory_is_reported_to_the_waiter_for_a_replacement(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch, name: str, at: int, is_replaced: bool
 ) -> None:
     syncing.sync_now(log)  # so that only the names are left to sync in the background
@@ -67,7 +67,7 @@ def test_who_waits_for_a_replacement_is_told_of_too_little_memory(
     assert not [each for each in names(log) if each.endswith(".swap")]
 
 
-def test_too_little_memory_amid_the_change_of_names_ends_the_log(
+def test_lack_of_memory_during_the_change_of_names_ends_the_log(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaned = cleaned_first(log)

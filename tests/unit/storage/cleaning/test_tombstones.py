@@ -46,7 +46,7 @@ def test_a_tombstone_gets_a_horizon_first_and_goes_when_it_has_passed(log: Parti
     assert header_at(log, 3).base_timestamp == NOW_MS + RETENTION_MS
 
 
-def test_even_without_retention_a_tombstone_goes_in_the_second_pass_alone(tmp_path: Path) -> None:
+def test_even_without_retention_a_tombstone_goes_only_in_the_second_pass(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, delete_retention_ms=0)
     put(log, "a=1")
     put(log, "a")
@@ -93,7 +93,7 @@ def test_with_log_append_time_a_horizon_leaves_the_records_their_time(log: Parti
     assert [record.timestamp for record in read_records(as_created)] == [NOW_MS - 7, NOW_MS - 7]
 
 
-def test_with_log_append_time_what_is_made_anew_has_no_deltas(log: PartitionLog) -> None:
+def test_with_log_append_time_rebuilt_batches_have_no_deltas(log: PartitionLog) -> None:
     append(
         log,
         build_batch([(3, b"a", b"1", ()), (9, b"b", b"2", ()), (5, b"c", b"3", ())], log_append_time=NOW_MS),

@@ -103,7 +103,7 @@ def test_the_marker_of_an_empty_transaction_gets_its_horizon_at_once(log: Partit
     assert log.segments[0].txn_index.records == []
 
 
-def test_where_the_epoch_is_raised_at_the_end_the_marker_alone_is_kept_for_its_producer(
+def test_if_the_epoch_rises_at_the_end_only_the_marker_is_kept_for_its_producer(
     log: PartitionLog,
 ) -> None:
     send(log, "a=1")
@@ -123,7 +123,7 @@ def test_where_the_epoch_is_raised_at_the_end_the_marker_alone_is_kept_for_its_p
     assert 1 not in bases(log)
 
 
-def test_where_the_epoch_stays_the_last_batch_is_kept_and_keeps_its_marker(log: PartitionLog) -> None:
+def test_if_the_epoch_stays_the_last_batch_is_kept_and_keeps_its_marker(log: PartitionLog) -> None:
     send(log, "a=1")
     send(log, "a=2", sequence=1)
     end_transaction(log, False)
@@ -140,7 +140,7 @@ def test_where_the_epoch_stays_the_last_batch_is_kept_and_keeps_its_marker(log: 
     assert 1 not in bases(log)
 
 
-def test_all_markers_of_the_current_epoch_are_kept_where_no_data_of_it_is_known(log: PartitionLog) -> None:
+def test_all_markers_of_the_current_epoch_are_kept_if_none_of_its_data_is_known(log: PartitionLog) -> None:
     for _ in range(3):
         end_transaction(log, True, epoch=4)
     end = clean_on(log)
@@ -164,7 +164,7 @@ def test_an_open_transaction_leaves_the_segment_that_it_began_in(tmp_path: Path)
     assert offsets(log) == [1, 2, 3, 4]
 
 
-def test_aborted_data_goes_before_its_marker_is_reached(tmp_path: Path) -> None:
+def test_aborted_data_is_removed_before_its_marker_is_reached(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     send(log, "a=1")
     put(log, "b=1")
@@ -212,7 +212,7 @@ def test_a_partition_that_knows_transactions_keeps_an_empty_index(log: Partition
     assert file(log, 0, ".txnindex").read_bytes() == b""
 
 
-def test_a_transaction_that_is_over_where_the_dirty_part_begins_aborts_nothing_behind(
+def test_a_transaction_that_ended_before_the_dirty_part_aborts_nothing_in_it(
     log: PartitionLog,
 ) -> None:
     put(log, "X=old")
@@ -231,7 +231,7 @@ def test_a_transaction_that_is_over_where_the_dirty_part_begins_aborts_nothing_b
     ]
 
 
-def test_what_was_aborted_and_over_below_the_log_start_isnt_known_any_more(tmp_path: Path) -> None:
+def test_aborted_transactions_that_ended_below_the_log_start_are_forgotten(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, cleanup_policy=frozenset({"compact", "delete"}))
     send(log, "a=1")
     end_transaction(log, False, epoch=1, transaction_version=2)

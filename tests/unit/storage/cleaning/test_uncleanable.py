@@ -112,7 +112,7 @@ def test_repeated_offsets_in_a_batch_are_cleaned_where_kafka_gives_the_partition
     ]
 
 
-def test_an_offset_that_points_behind_its_batch_supersedes_nothing_later(log: PartitionLog) -> None:
+def test_an_offset_past_its_batch_supersedes_nothing_later(log: PartitionLog) -> None:
     payload = bytearray()
     append_record(payload, 0, 1000, b"a", b"1", ())
     header = read_header(build_batch([(NOW_MS, b"a", b"1", ())]))
@@ -140,7 +140,7 @@ def test_a_batch_of_thousands_of_records_is_gone_through_piece_by_piece(tmp_path
     assert not header_at(log, 8000).attributes & DELETE_HORIZON_BIT
 
 
-def test_a_compressed_record_larger_than_the_topic_takes_by_now_isnt_cleaned(tmp_path: Path) -> None:
+def test_a_compressed_record_above_the_topics_new_limit_is_not_cleaned(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     for value in (b"v", bytes(100)):
         append(log, build_batch([(NOW_MS, b"a", value, ())], codec=1))

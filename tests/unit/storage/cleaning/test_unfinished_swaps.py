@@ -89,7 +89,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("rest", ["cleaned", "lost"])
 @pytest.mark.parametrize("subset", SUBSETS)
-def test_where_the_old_files_are_there(
+def test_the_old_files_still_exist(
     log: PartitionLog, subset: tuple[str, ...], rest: str, alone: bool, policy: str
 ) -> None:
     """With `alone`, the segment that is swapped in replaces a single one."""
@@ -147,7 +147,7 @@ def test_where_names_have_changed(
     check(reopened(log, policy, clean=True))
 
 
-def test_a_swap_stays_whose_old_segment_has_made_way_whatever_lies_below(log: PartitionLog) -> None:
+def test_a_swap_whose_old_segment_is_renamed_stays_whatever_lies_below(log: PartitionLog) -> None:
     swapped(log)
     log.close(clean=False)
     for suffix in SEGMENT_SUFFIXES:

@@ -98,7 +98,7 @@ def test_names_are_synced_once_there_is_a_descriptor(log: PartitionLog, number: 
     assert offsets(log) == [1, 2]
 
 
-def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: PartitionLog) -> None:
+def test_a_log_whose_names_cannot_be_synced_later_takes_nothing_more(log: PartitionLog) -> None:
     [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
     log.background = background = ShortOfMemory()
     log.replace_segments(cleaned, lambda _failure: None)
@@ -120,7 +120,7 @@ def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: Partitio
     assert len(out_of_use(log)) == 3
 
 
-def test_what_a_pass_has_made_is_left_where_the_log_was_closed_before_its_swap_began(
+def test_a_passs_files_stay_if_the_log_was_closed_before_its_swap_began(
     log: PartitionLog,
 ) -> None:
     """The folder may belong to another log by now, with files of the same names."""

@@ -46,13 +46,13 @@ def commit(groups: Consumers, member: str, epoch: int, partition: int = 0, versi
         ("", -1, 0, Error.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_commit_needs_an_epoch_at_which_the_partition_was_the_members(
+def test_a_commit_needs_an_epoch_in_which_the_member_owned_the_partition(
     member: str, epoch: int, partition: int, expected: Error
 ) -> None:
     assert commit(pair(), member, epoch, partition) is expected
 
 
-def test_what_a_member_is_giving_up_it_may_still_commit_for() -> None:
+def test_a_member_may_still_commit_for_partitions_that_it_is_giving_up() -> None:
     groups = Consumers()
     groups.enter("one")
     groups.enter("two")
@@ -113,7 +113,7 @@ def commit_in_transaction(groups: Consumers, committer: Committer, partition: in
         (6, Error.STALE_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_a_transaction_is_told_of_an_old_epoch_and_of_no_group_in_words_of_its_version(
+def test_a_transaction_learns_of_an_old_epoch_and_of_no_group_by_its_versions_errors(
     version: int, stale: Error, unknown_group: Error
 ) -> None:
     groups = pair()
@@ -126,7 +126,7 @@ def test_a_transaction_is_told_of_an_old_epoch_and_of_no_group_in_words_of_its_v
     assert commit_in_transaction(groups, Committer("h"), 0, version) is Error.NONE
 
 
-def test_a_transaction_may_commit_by_an_older_epoch_what_was_the_members_then() -> None:
+def test_a_transaction_may_commit_by_an_older_epoch_for_the_members_partitions_then() -> None:
     """KIP-1251, since Kafka 4.4. In a transaction the topic's id has to be known, too."""
     groups = pair()
     assert [commit(groups, "one", 2, partition) for partition in range(6)] == [

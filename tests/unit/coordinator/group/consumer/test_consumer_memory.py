@@ -72,7 +72,7 @@ def test_a_static_member_takes_its_place_though_there_is_no_room(monkeypatch: py
 
 
 @pytest.mark.parametrize("how", ["left", "deleted", "unloaded"])
-def test_what_has_gone_makes_room(how: str) -> None:
+def test_a_group_that_has_gone_makes_room(how: str) -> None:
     groups = Consumers()
     assert joined(groups, 0, 1, 2, 3)[-1] is FULL
     if how == "unloaded":
@@ -88,7 +88,7 @@ def test_what_has_gone_makes_room(how: str) -> None:
     assert joined(groups, 4, 5)[0] is Error.NONE
 
 
-def test_groups_count_that_everybody_has_left_unless_there_are_offsets_of_theirs() -> None:
+def test_groups_without_members_count_unless_they_have_offsets() -> None:
     for commits in (False, True):
         groups = Consumers()
         for number in range(500):
@@ -101,7 +101,7 @@ def test_groups_count_that_everybody_has_left_unless_there_are_offsets_of_theirs
         assert (len(groups.shard.groups.consumer) == 500) is commits
 
 
-def test_what_is_to_be_assigned_counts() -> None:
+def test_a_future_assignment_counts() -> None:
     groups = Consumers(FakeTopics(t=500))
     assert joined(groups, *range(5), names=["t"]) == [*[Error.NONE] * 3, *[FULL] * 2]
     (error,) = joined(groups, 6, names=["u"])
@@ -136,14 +136,14 @@ def test_partitions_that_come_later_count(by_regex: bool) -> None:
     assert joined(groups, 7, names=["u"]) == [FULL]
 
 
-def test_what_a_start_finds_counts() -> None:
+def test_groups_found_at_a_start_count() -> None:
     groups = Consumers()
     joined(groups, 0, 1, 2)
     again = groups.restarted()
     assert joined(again, 3, 0) == [FULL, Error.NONE]
 
 
-def test_who_joins_a_consumer_group_by_the_classic_protocol_counts() -> None:
+def test_a_member_that_joins_a_consumer_group_by_the_classic_protocol_counts() -> None:
     groups = Consumers(consumer_max_size=1000)
     groups.enter("new")
     subscription = b"\0\1" + encode(ConsumerProtocolSubscription(topics=LONG[:7]), 1)

@@ -67,7 +67,7 @@ def changeable(value: Any) -> Iterator[int]:
             yield from changeable(part)
 
 
-def test_a_copy_has_all_that_the_group_has_and_shares_nothing_that_changes() -> None:
+def test_a_copy_has_all_of_the_group_and_shares_nothing_that_changes() -> None:
     values = a_value_of_each()
     assert {*values} == slots() - {NAME}
     new, group = ConsumerGroup("g"), ConsumerGroup("g")

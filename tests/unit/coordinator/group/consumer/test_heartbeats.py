@@ -60,7 +60,7 @@ def test_a_second_member_gets_its_part_once_it_is_free() -> None:
     assert groups.state == "Stable"
 
 
-def test_nobody_ever_holds_what_another_holds() -> None:
+def test_no_two_members_ever_hold_the_same_partition() -> None:
     groups = Consumers(FakeTopics(t=12))
     members = {f"m{number}": [0, 0] for number in range(5)}
     for member in members:
@@ -97,7 +97,7 @@ def test_the_assignment_interval_holds_the_next_assignment_back() -> None:
     assert groups.beat("two", 2).member_epoch == 3
 
 
-def test_an_answer_has_the_assignment_where_it_changed_or_all_was_said() -> None:
+def test_an_answer_has_the_assignment_if_it_changed_or_the_request_was_full() -> None:
     groups = Consumers()
     groups.enter("one")
 
@@ -126,7 +126,7 @@ def test_a_member_that_leaves_makes_room_at_the_next_heartbeat() -> None:
     assert groups.target("one") == [0, 1, 2, 3, 4, 5]
 
 
-def test_nothing_is_written_where_nothing_changes() -> None:
+def test_an_unchanged_heartbeat_writes_nothing() -> None:
     groups = Consumers()
     groups.enter("one")
     before = len(groups.runtime.log)
@@ -163,7 +163,7 @@ def test_a_groups_own_session_timeout_counts_from_the_next_heartbeat_on() -> Non
     assert groups.state == "Empty"
 
 
-def test_who_does_not_give_up_in_time_is_fenced_however_often_it_is_heard_of() -> None:
+def test_a_member_that_does_not_give_up_in_time_is_fenced_however_often_it_heartbeats() -> None:
     groups = Consumers()
     groups.enter("one", rebalance_ms=2_000)
     groups.enter("two")
@@ -180,7 +180,7 @@ def test_who_does_not_give_up_in_time_is_fenced_however_often_it_is_heard_of() -
     assert groups.assigned(groups.beat("two", 3)) == {"t": [0, 1, 2, 3, 4, 5]}
 
 
-def test_who_gives_up_in_time_is_not_fenced() -> None:
+def test_a_member_that_gives_up_in_time_is_not_fenced() -> None:
     groups = Consumers()
     groups.enter("one", rebalance_ms=2_000)
     groups.enter("two")
@@ -193,7 +193,7 @@ def test_who_gives_up_in_time_is_not_fenced() -> None:
 
 
 @pytest.mark.parametrize("in_passing", [True, False])
-def test_who_gives_up_where_that_can_not_be_written_still_has_its_time_limit(
+def test_a_member_whose_giving_up_cannot_be_written_still_has_its_time_limit(
     monkeypatch: pytest.MonkeyPatch, in_passing: bool
 ) -> None:
     if not in_passing:
@@ -209,7 +209,7 @@ def test_who_gives_up_where_that_can_not_be_written_still_has_its_time_limit(
     assert "one" not in groups.group.members
 
 
-def test_a_static_member_that_leaves_for_a_while_is_not_fenced_for_what_it_had_to_give_up() -> None:
+def test_a_static_member_that_leaves_for_a_while_is_not_fenced_for_partitions_to_give_up() -> None:
     groups = Consumers()
     groups.enter("one", instance="i", rebalance_ms=2_000)
     groups.enter("two")
@@ -230,7 +230,7 @@ def test_one_member_too_many_is_refused() -> None:
     assert groups.refused("one", 2) is Error.NONE
 
 
-def test_a_static_member_that_leaves_for_a_while_comes_back_to_what_it_had() -> None:
+def test_a_static_member_that_leaves_for_a_while_comes_back_to_its_partitions() -> None:
     groups = Consumers()
     groups.enter("one", instance="i")
     groups.enter("two")
@@ -268,7 +268,7 @@ def test_a_static_member_that_stays_away_is_fenced() -> None:
     assert groups.state == "Empty"
 
 
-def test_a_topic_that_grows_is_assigned_anew() -> None:
+def test_a_topic_that_grows_is_reassigned() -> None:
     groups = Consumers(FakeTopics(t=2))
     groups.enter("one")
     groups.topics.create("t", 3)
@@ -312,7 +312,7 @@ def test_a_heartbeat_that_cannot_be_recorded_changes_nothing(error: Error) -> No
     assert groups.group.epoch == 2
 
 
-def test_who_cannot_be_fenced_now_is_fenced_later() -> None:
+def test_a_member_that_cannot_be_fenced_now_is_fenced_later() -> None:
     groups = Consumers()
     groups.enter("one")
     groups.runtime.failing = Error.KAFKA_STORAGE_ERROR
@@ -325,7 +325,7 @@ def test_who_cannot_be_fenced_now_is_fenced_later() -> None:
     assert groups.state == "Empty"
 
 
-def test_who_leaves_and_cannot_be_taken_out_is_fenced_once_its_session_is_over() -> None:
+def test_a_member_whose_leaving_cannot_be_written_is_fenced_once_its_session_is_over() -> None:
     groups = Consumers()
     groups.enter("one", instance="i")
     groups.runtime.failing = Error.KAFKA_STORAGE_ERROR
@@ -341,7 +341,7 @@ def test_who_leaves_and_cannot_be_taken_out_is_fenced_once_its_session_is_over()
 # --- Kafka 4.4 --------------------------------------------------------------------------------------------------
 
 
-def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> None:
+def test_the_last_leave_writes_no_target_assignment_metadata_after_the_group() -> None:
     """KAFKA-20442. The timestamp 0 isn't written, so the next member is assigned partitions at once."""
     groups = Consumers()
     groups.enter("one")

@@ -102,7 +102,7 @@ def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
 
 
 @pytest.mark.limit("coordinator.group.consumer.heartbeats.MOST_IN_PASSING")
-def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled_never_is() -> None:
+def test_heartbeats_about_many_topics_partitions_or_members_are_long_and_settled_members_never_are() -> None:
     few = Consumers(FakeTopics(t=6))
     # this was decided in passing, or the answer would be of another class
     assert few.enter("one").error_code == Error.NONE
@@ -164,7 +164,7 @@ def test_nothing_has_happened_before_it_is_settled() -> None:
     assert groups.restarted().holds("one") == groups.holds("one")
 
 
-def test_what_is_not_durable_of_the_group_stays_with_it_until_the_decision_counts() -> None:
+def test_the_groups_volatile_state_stays_with_it_until_the_decision_counts() -> None:
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("old", instance="i")
     groups.enter("two")
@@ -183,7 +183,7 @@ def test_what_is_not_durable_of_the_group_stays_with_it_until_the_decision_count
     assert groups.group.awaited_joins == {"told meanwhile"}
 
 
-def test_the_log_says_what_a_decision_brought_about_once_and_nothing_of_one_that_counts_no_more(
+def test_the_log_reports_a_decisions_effects_once_and_nothing_of_a_discarded_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "barnabas.groups")
@@ -225,7 +225,7 @@ def test_an_empty_classic_group_is_forgotten_where_the_decision_counts(
     assert "g" not in groups.shard.groups.classic
 
 
-def test_a_decision_counts_no_more_once_the_group_has_changed() -> None:
+def test_a_decision_is_discarded_once_the_group_has_changed() -> None:
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("two")
     changes: list[Any] = [
@@ -260,7 +260,7 @@ def test_a_member_is_not_late_while_a_heartbeat_of_its_own_waits_to_be_decided()
     assert not groups.group.members
 
 
-def test_who_was_late_and_is_refused_is_late_once_nothing_of_it_waits() -> None:
+def test_a_late_member_that_was_refused_is_late_once_none_of_its_requests_waits() -> None:
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("one")
     with groups.shard.member_waits(said("one")):
@@ -272,7 +272,7 @@ def test_who_was_late_and_is_refused_is_late_once_nothing_of_it_waits() -> None:
     assert not groups.group.members
 
 
-def test_who_has_to_give_up_something_is_not_late_before_it_is_heard() -> None:
+def test_a_member_with_partitions_to_give_up_is_not_late_before_it_is_heard() -> None:
     groups = Consumers(FakeTopics(t=6))
     first = groups.enter("one")
     groups.enter("two")
@@ -300,7 +300,7 @@ def test_a_group_that_came_or_went_meanwhile_is_another_one() -> None:
     assert heartbeat.settle() is None
 
 
-def test_what_can_t_be_written_leaves_the_group_as_it_was() -> None:
+def test_a_failed_write_leaves_the_group_as_it_was() -> None:
     groups = Consumers(FakeTopics(t=MANY))
     groups.enter("two")
     before = groups.group
@@ -313,7 +313,7 @@ def test_what_can_t_be_written_leaves_the_group_as_it_was() -> None:
     assert "one" not in before.members
 
 
-def test_what_goes_wrong_is_told_unless_the_group_or_the_topics_changed_meanwhile(
+def test_an_error_is_reported_unless_the_group_or_the_topics_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = Consumers(FakeTopics(t=MANY))

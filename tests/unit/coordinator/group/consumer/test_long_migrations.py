@@ -140,7 +140,7 @@ CHANGES: dict[str, Callable[[Consumers, str, str], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_decision_counts_no_more_once_the_classic_group_has_changed(change: str) -> None:
+def test_a_decision_is_discarded_once_the_classic_group_has_changed(change: str) -> None:
     groups, old = classic_group()
     second, _ = of_two(groups, old)
     heartbeat = long(groups)
@@ -164,7 +164,7 @@ def test_another_group_of_the_same_id_is_another_one() -> None:
     assert heartbeat.settle() is None
 
 
-def test_what_a_decision_was_made_of_is_freed_beside_the_loop() -> None:
+def test_the_objects_of_a_decision_are_freed_beside_the_loop() -> None:
     """Freeing a large group takes as long as writing it."""
 
     def groups_made() -> int:
@@ -180,7 +180,7 @@ def test_what_a_decision_was_made_of_is_freed_beside_the_loop() -> None:
     assert heartbeat.settle() is not None
 
 
-def test_what_a_rebalance_assigns_meanwhile_counts() -> None:
+def test_an_assignment_made_by_a_rebalance_meanwhile_counts() -> None:
     groups, old = classic_group()
     waiting = joined(groups, "")
     joined(groups, old)
@@ -196,7 +196,7 @@ def test_what_a_rebalance_assigns_meanwhile_counts() -> None:
     assert (groups.holds(old), groups.holds(second)) == ([0, 1], [2, 3, 4, 5])
 
 
-def test_who_waits_since_is_told_to_join_again_and_who_only_says_that_it_lives_changes_nothing() -> None:
+def test_members_waiting_since_then_have_to_rejoin_and_plain_heartbeats_change_nothing() -> None:
     groups, old = classic_group()
     waiting = joined(groups, "")
     joined(groups, old)
@@ -211,7 +211,7 @@ def test_who_waits_since_is_told_to_join_again_and_who_only_says_that_it_lives_c
     assert {*groups.group.members} == {old, second, "new"}
 
 
-def test_one_that_can_t_be_written_leaves_a_classic_group() -> None:
+def test_a_migration_that_cannot_be_written_leaves_a_classic_group() -> None:
     """In Kafka, too, members that wait in the group are told to join again before anything is written."""
     groups, old = classic_group()
     waiting = joined(groups, "")
@@ -230,7 +230,7 @@ def test_one_that_can_t_be_written_leaves_a_classic_group() -> None:
 
 @pytest.mark.parametrize("most", [-1, MOST_IN_PASSING])
 @pytest.mark.parametrize("why", ["a subscription can't be read", "it has no protocol yet"])
-def test_where_a_group_can_t_go_over_who_waits_in_it_joins_again_too(
+def test_if_a_group_cannot_migrate_its_waiting_members_rejoin_too(
     why: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", most)
@@ -258,7 +258,7 @@ def test_where_a_group_can_t_go_over_who_waits_in_it_joins_again_too(
     assert [*groups.shard.groups.classic] == ["g"]
 
 
-def test_who_is_one_too_many_is_refused() -> None:
+def test_one_member_too_many_is_refused() -> None:
     groups, _ = classic_group(consumer_max_size=1)
     heartbeat = long(groups)
     heartbeat.decide()
@@ -268,7 +268,7 @@ def test_who_is_one_too_many_is_refused() -> None:
     assert [*groups.shard.groups.classic] == ["g"]
 
 
-def test_of_two_at_once_the_second_begins_again() -> None:
+def test_the_second_of_two_migrations_begins_again() -> None:
     groups, old = classic_group()
     first, second = long(groups), long(groups)
     first.decide()
@@ -310,7 +310,7 @@ def test_it_is_late_once_nothing_of_it_waits() -> None:
     assert {*groups.shard.groups.classic["g"].members} == {old}
 
 
-def test_a_topic_that_changes_meanwhile_is_looked_at_again() -> None:
+def test_a_topic_that_changes_meanwhile_is_examined_again() -> None:
     groups, old = classic_group()
     heartbeat = long(groups)
     heartbeat.decide()

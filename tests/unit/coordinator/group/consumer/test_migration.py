@@ -53,7 +53,7 @@ def joined_id(answer: Answer) -> str:
     return answered(answer).member_id
 
 
-def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
+def test_members_keep_their_partitions_as_the_group_migrates() -> None:
     groups, old = classic_group()
 
     answer = groups.enter("new")
@@ -66,7 +66,7 @@ def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
     assert sorted((groups.target(old), groups.target("new"))) == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_a_classic_member_is_told_to_join_and_gives_up_first() -> None:
+def test_a_classic_member_has_to_rejoin_and_gives_up_first() -> None:
     groups, old = classic_group()
     groups.enter("new")
 
@@ -130,7 +130,7 @@ def test_the_last_new_member_that_leaves_takes_the_group_down() -> None:
     assert answered(joined(groups, old)).generation_id == 3
 
 
-def test_the_last_new_member_whose_session_ends_takes_the_group_down() -> None:
+def test_the_last_new_member_whose_session_ends_downgrades_the_group() -> None:
     groups, old = classic_group()
     groups.enter("new")
     joined(groups, old, (0, 1, 2, 3, 4, 5))
@@ -216,7 +216,7 @@ def test_offsets_stay_as_a_group_goes_over() -> None:
     assert groups.restarted().committed() == 7
 
 
-def test_nobody_reads_that_a_group_goes_over_whose_newcomer_is_refused(
+def test_a_refused_newcomer_logs_no_migration(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -231,7 +231,7 @@ def test_nobody_reads_that_a_group_goes_over_whose_newcomer_is_refused(
 
 
 @pytest.mark.parametrize("malformed", [b"", b"\0", b"\0\1", b"\0\1\0\0\0\7"])
-def test_a_subscription_that_makes_no_sense_joins_no_group_of_the_new_protocol(malformed: bytes) -> None:
+def test_a_nonsense_subscription_joins_no_group_of_the_new_protocol(malformed: bytes) -> None:
     """KAFKA-20662."""
     groups = Consumers()
     groups.enter("new")

@@ -85,7 +85,7 @@ OF_STATE = {
 
 @pytest.mark.table("coordinator.group.consumer.states.RECONCILE")
 @pytest.mark.parametrize(("cell", "expected"), RECONCILE.items(), ids=str)
-def test_each_cell_does_what_the_table_says(cell: tuple[MemberState, bool, bool], expected: Step) -> None:
+def test_each_cell_does_as_the_table_says(cell: tuple[MemberState, bool, bool], expected: Step) -> None:
     state, settled, changed = cell
     has, owned_settled, owned_else = OF_STATE[state]
     before = member(state, **has)
@@ -123,14 +123,14 @@ def test_each_cell_does_what_the_table_says(cell: tuple[MemberState, bool, bool]
         assert after.state is (STABLE if gone else UNREVOKED)
 
 
-def test_what_has_to_be_given_up_comes_before_anything_new() -> None:
+def test_partitions_to_give_up_come_before_new_ones() -> None:
     after = step(member(assigned=assigned(t=(0, 1, 2))), target(t=(0,), u=(1,)))
 
     assert (after.state, after.epoch, after.previous_epoch) == (UNREVOKED, 3, 3)
     assert (partitions(after.assigned), partitions(after.pending)) == ({"t": [0]}, {"t": [1, 2]})
 
 
-def test_what_a_member_no_longer_owns_need_not_be_revoked() -> None:
+def test_partitions_that_a_member_no_longer_owns_need_not_be_revoked() -> None:
     after = step(member(assigned=assigned(t=(0, 1))), target(t=(0,), u=(1,)), owned=[(T, [0])])
 
     assert (after.state, after.epoch) == (STABLE, 4)
@@ -150,13 +150,13 @@ def test_partitions_of_others_are_waited_for() -> None:
     assert partitions(after.assigned) == {"t": [0, 1]}
 
 
-def test_with_nothing_but_others_partitions_the_epoch_goes_on_all_the_same() -> None:
+def test_the_epoch_advances_though_others_hold_the_whole_target() -> None:
     after = step(member(), target(t=(1,)), held=[(T, 1)])
 
     assert (after.state, after.epoch, partitions(after.assigned)) == (UNRELEASED, 4, {})
 
 
-def test_what_it_gives_up_itself_is_free_for_it_again() -> None:
+def test_partitions_that_a_member_gives_up_are_free_for_it_again() -> None:
     """KAFKA-19449."""
     before = member(UNREVOKED, assigned=assigned(t=(0,)), pending=assigned(t=(1,)))
 
@@ -173,7 +173,7 @@ def test_a_target_of_a_topic_that_is_not_subscribed_to_is_nothing() -> None:
     assert (partitions(after.assigned), partitions(after.pending)) == ({"t": [0]}, {"u": [0]})
 
 
-def test_a_trim_of_what_is_not_owned_drops_it() -> None:
+def test_a_trim_of_unowned_partitions_drops_them() -> None:
     after = step(
         member(epoch=4, assigned=assigned(t=(0,), u=(0,))),
         target(),
@@ -186,7 +186,7 @@ def test_a_trim_of_what_is_not_owned_drops_it() -> None:
     assert (partitions(after.assigned), partitions(after.pending)) == ({"t": [0]}, {})
 
 
-def test_a_trim_that_changes_nothing_is_none() -> None:
+def test_a_trim_that_changes_nothing_returns_the_same_member() -> None:
     before = member(epoch=4, assigned=assigned(t=(0,)))
 
     assert step(before, target(), changed=True, subscribed=(T,)) is before

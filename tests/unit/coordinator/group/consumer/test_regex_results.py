@@ -67,7 +67,7 @@ def many(what: str) -> tuple[FakeTopics, list[str]]:
 
 @pytest.mark.limit("coordinator.group.consumer.regexes.MOST_RECORDED_IN_PASSING")
 @pytest.mark.parametrize("what", ["topics", "partitions", "expressions"])
-def test_what_has_matched_much_is_recorded_beside_the_loop_and_what_has_matched_little_in_passing(
+def test_many_matches_are_recorded_beside_the_loop_and_few_in_passing(
     what: str,
 ) -> None:
     few = Consumers(FakeTopics(a1=1))
@@ -122,7 +122,7 @@ def test_no_other_resolution_begins_before_it_is_recorded(groups: Consumers) -> 
     assert not groups.shard.regexes.resolving
 
 
-def test_who_comes_meanwhile_is_not_lost(groups: Consumers) -> None:
+def test_a_member_that_joins_meanwhile_is_not_lost(groups: Consumers) -> None:
     begun(groups)()
     groups.beat("two", 0, owned={}, regex=AB, rebalance_ms=60_000)
     steps = steps_of(groups)
@@ -135,7 +135,7 @@ def test_who_comes_meanwhile_is_not_lost(groups: Consumers) -> None:
     assert recorded(groups.restarted()) == recorded(groups)
 
 
-def test_an_expression_that_nobody_subscribes_to_by_then_is_not_recorded(groups: Consumers) -> None:
+def test_an_expression_without_subscribers_by_then_is_not_recorded(groups: Consumers) -> None:
     begun(groups)()
     groups.beat("one", 1, "b1", regex="")
     compute = steps_of(groups).send(None)
@@ -145,7 +145,7 @@ def test_an_expression_that_nobody_subscribes_to_by_then_is_not_recorded(groups:
     assert {*groups.group.topics} == {"b1"}
 
 
-def test_where_the_group_changes_all_the_time_it_is_said_and_matched_again(
+def test_if_the_group_keeps_changing_a_warning_appears_and_it_is_matched_again(
     groups: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     compute = begun(groups)
@@ -168,7 +168,7 @@ def test_where_the_group_changes_all_the_time_it_is_said_and_matched_again(
     assert recorded(groups) == {A: ["a1", "a2"]}
 
 
-def test_a_write_that_fails_is_said_and_it_is_matched_again(
+def test_a_failed_write_is_logged_and_the_expression_matched_again(
     groups: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun(groups)()
@@ -214,7 +214,7 @@ def test_nothing_is_written_for_a_group_that_is_gone_by_then(
     assert not groups.shard.regexes.resolving
 
 
-def test_a_group_that_is_made_anew_meanwhile_has_what_it_subscribes_to_recorded(groups: Consumers) -> None:
+def test_a_group_recreated_meanwhile_has_its_own_subscriptions_recorded(groups: Consumers) -> None:
     begun(groups)()
     groups.beat("one", -1)
     groups.shard.delete_groups(["g"])
@@ -240,7 +240,7 @@ def test_a_topic_that_changes_while_it_is_decided_is_looked_at_again(groups: Con
     assert groups.assigned(answer) == {"a1": [0, 1, 2, 3, 4], "a2": [0]}
 
 
-def test_what_nobody_foresaw_lets_the_next_resolution_begin(
+def test_an_unforeseen_error_lets_the_next_resolution_begin(
     groups: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -251,7 +251,7 @@ def test_what_nobody_foresaw_lets_the_next_resolution_begin(
     assert not groups.shard.regexes.resolving
 
 
-def test_little_is_recorded_in_a_turn_of_its_own_behind_the_last_one_that_matches() -> None:
+def test_few_matches_are_recorded_in_their_own_turn_after_the_last_matching_one() -> None:
     groups = Consumers(FakeTopics(a1=1))
     groups.beat("one", 0, owned={}, regex=A, rebalance_ms=60_000)
     written = len(groups.runtime.log)

@@ -60,7 +60,7 @@ def test_an_expression_matches_whole_names() -> None:
     assert topics_of(groups, "a") == ["a"]
 
 
-def test_one_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
+def test_a_nonsense_expression_is_refused_and_changes_nothing() -> None:
     groups = Consumers()
     error = groups.refused("one", 0, "t", owned={}, rebalance_ms=1, regex="(")
 
@@ -99,7 +99,7 @@ def test_without_new_topics_it_is_resolved_again_after_the_refresh_interval() ->
         assert groups.group.resolved["a."].timestamp_ms == expected
 
 
-def test_one_that_nobody_subscribes_to_any_more_goes() -> None:
+def test_an_expression_without_subscribers_goes() -> None:
     groups = Consumers(FakeTopics(a=1, b=1))
     enter(groups, "one", "a")
     enter(groups, "two", "a")
@@ -166,7 +166,7 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
     assert groups.group.resolved["a.*"].timestamp_ms == started_ms + 1, "when it began"
 
 
-def test_names_that_are_little_to_look_at_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_are_quickly_matched_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first character of each name shows that it doesn't match."""
     monkeypatch.setattr(regexes, "WORK_PER_TURN", 200)
     groups = Consumers(FakeTopics(**{f"b{index}": 1 for index in range(100)}))
@@ -231,7 +231,7 @@ def test_a_long_expression_is_compiled_once_with_its_heartbeat_which_is_long(
     assert not isinstance(again, LongHeartbeat)
 
 
-def test_where_it_is_resolved_again_each_turn_compiles_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolving_again_compiles_little_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Consumers(FakeTopics(a1=1))
     enter(groups, "one", LONG)
     groups.topics.create("a2", 1)

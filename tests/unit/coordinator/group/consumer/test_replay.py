@@ -84,7 +84,7 @@ def test_after_a_restart_everybody_has_a_whole_session() -> None:
     assert again.state == "Empty"
 
 
-def test_after_a_restart_who_has_to_give_up_has_its_whole_time() -> None:
+def test_after_a_restart_a_member_has_its_whole_time_to_give_up() -> None:
     groups = Consumers()
     groups.enter("one", rebalance_ms=2_000)
     groups.enter("two")
@@ -116,7 +116,7 @@ def test_a_deleted_group_is_gone_after_a_restart() -> None:
     ],
     ids=lambda key: type(key).__name__,
 )
-def test_tombstones_of_what_is_not_there_are_passed_over(key: Any) -> None:
+def test_tombstones_of_missing_records_are_skipped(key: Any) -> None:
     groups = Consumers()
     record, value = encode_record(ConsumerGroupRecord(key, None))
 
@@ -174,7 +174,7 @@ def test_metadata_of_an_older_kafka_is_deleted_with_the_next_bump() -> None:
     assert not groups.group.has_partition_metadata
 
 
-def test_who_gives_up_late_in_a_compacted_log_takes_nothing_from_the_new_owner() -> None:
+def test_a_member_that_gives_up_late_in_a_compacted_log_takes_nothing_from_the_new_owner() -> None:
     """KAFKA-19862."""
     groups = Consumers(FakeTopics(t=1))
     groups.enter("one")
@@ -189,7 +189,7 @@ def test_who_gives_up_late_in_a_compacted_log_takes_nothing_from_the_new_owner()
     assert group.partition_epoch(topic_id, 0) == 5
 
 
-def test_an_instance_id_that_its_member_changed_before_it_left_is_anybodys() -> None:
+def test_an_instance_id_that_its_member_changed_before_leaving_is_free() -> None:
     groups = Consumers()
     groups.enter("one", instance="i1")
     groups.enter("one", instance="i2")
@@ -203,7 +203,7 @@ def test_an_instance_id_that_its_member_changed_before_it_left_is_anybodys() -> 
         assert each.enter("two", instance="i2").error_code == Error.NONE
 
 
-def test_of_two_records_of_who_holds_a_partition_the_newer_epoch_counts() -> None:
+def test_of_two_records_about_a_partitions_owner_the_newer_epoch_counts() -> None:
     """Compaction may leave a former owner's old record behind the new owner's record (KAFKA-19862)."""
     groups = Consumers()
 

@@ -103,7 +103,7 @@ def member() -> ConsumerMember:
         (8, [], MemberEpochRelation.NEWER),
     ],
 )
-def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: MemberEpochRelation) -> None:
+def test_an_epochs_relation_to_the_members(epoch: int, owned: Owned, expected: MemberEpochRelation) -> None:
     assert member().relation_of(epoch, owned) is expected
 
 

@@ -44,7 +44,7 @@ def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.limit("coordinator.group.share.heartbeats.MOST_OF_SHARES_IN_PASSING")
 @pytest.mark.parametrize("much", ["topics", "partitions", "members"])
-def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
+def test_a_heartbeat_with_much_to_decide_waits_and_others_do_not(much: str) -> None:
     count = long_heartbeat.MOST_OF_SHARES_IN_PASSING // 10
     sharers = Sharers(FakeTopics(t=count if much == "partitions" else 1), share_max_size=1_000)
     names = ["t"]
@@ -86,7 +86,7 @@ def test_nothing_is_done_before_it_is_settled() -> None:
 
 @pytest.mark.usefixtures("all_is_much")
 @pytest.mark.parametrize("change", ["left", "topics", "offsets"])
-def test_a_group_that_has_changed_meanwhile_has_it_begin_again(change: str) -> None:
+def test_a_decision_begins_again_if_the_group_has_changed_meanwhile(change: str) -> None:
     sharers = Sharers()
     sharers.enter("one")
     sharers.settle("one")
@@ -114,7 +114,7 @@ def test_a_group_that_has_changed_meanwhile_has_it_begin_again(change: str) -> N
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_what_is_initialized_meanwhile_is_not_begun_anew() -> None:
+def test_partitions_initialized_meanwhile_are_not_begun_again() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.enter("one")
@@ -142,7 +142,7 @@ def test_a_group_without_anything_to_decide_has_settled() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
+def test_topics_that_changed_meanwhile_are_examined_once_more() -> None:
     sharers = Sharers()
     sharers.enter("one")
     sharers.settle("one")
@@ -155,7 +155,7 @@ def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_what_can_not_be_written_changes_nothing() -> None:
+def test_a_failed_write_changes_nothing() -> None:
     sharers = Sharers()
     sharers.enter("one")
     deferred = begun(sharers, join("two"))
@@ -169,7 +169,7 @@ def test_what_can_not_be_written_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_who_waits_to_be_decided_is_not_late_before() -> None:
+def test_a_member_waiting_for_its_decision_is_not_late() -> None:
     sharers = Sharers()
     sharers.enter("one")
     with sharers.shard.member_waits(beat("one", 2)):

@@ -13,7 +13,7 @@ from tests.unit.coordinator.group.share.sharers import Sharers
 from tests.unit.coordinator.runtime import START_MS
 
 
-def test_who_joins_first_is_assigned_nothing_before_the_states_are_initialized() -> None:
+def test_the_first_member_is_assigned_nothing_before_the_states_are_initialized() -> None:
     sharers = Sharers()
     answer = sharers.enter("m")
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("m", 2, 5_000)
@@ -77,7 +77,7 @@ def test_members_of_different_subscriptions_share_each_topic() -> None:
     assert sharers.holds("both", "u") == [0, 1]
 
 
-def test_who_subscribes_to_something_else_loses_what_it_had_at_once() -> None:
+def test_a_member_that_changes_its_subscription_loses_its_partitions_at_once() -> None:
     sharers = Sharers(FakeTopics(t=2, u=2))
     sharers.enter("m")
     sharers.settle("m")
@@ -165,7 +165,7 @@ def test_in_a_group_that_has_settled_nothing_is_looked_at(monkeypatch: pytest.Mo
     assert looked_at != []
 
 
-def test_while_something_is_initializing_a_group_hasnt_settled() -> None:
+def test_a_group_has_not_settled_while_partitions_are_initializing() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.enter("m")
@@ -182,7 +182,7 @@ def test_while_something_is_initializing_a_group_hasnt_settled() -> None:
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
-def test_who_isnt_known_is_refused() -> None:
+def test_an_unknown_member_is_refused() -> None:
     sharers = Sharers(share_max_size=1)
     assert sharers.refused("m", 1) is Error.GROUP_ID_NOT_FOUND
     assert sharers.refused("m", -1) is Error.GROUP_ID_NOT_FOUND
@@ -205,7 +205,7 @@ def test_a_group_of_another_protocol_stays_what_it_is() -> None:
             assert sharers.refused("m", epoch, "t", group=group) is Error.GROUP_ID_NOT_FOUND
 
 
-def test_a_share_group_is_none_of_another_protocol() -> None:
+def test_a_share_group_is_no_group_of_another_protocol() -> None:
     sharers = Sharers()
     sharers.enter("m")
     assert sharers.commit(("t", 0, 7)) == [Error.GROUP_ID_NOT_FOUND]
@@ -237,7 +237,7 @@ def test_members_that_hold_too_much_are_refused(monkeypatch: pytest.MonkeyPatch)
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_is_gone_and_its_partitions_go_to_others() -> None:
+def test_a_member_that_leaves_is_gone_and_its_partitions_go_to_others() -> None:
     sharers = Sharers()
     sharers.enter("m")
     sharers.enter("n")
@@ -253,7 +253,7 @@ def test_who_leaves_is_gone_and_its_partitions_go_to_others() -> None:
     assert sharers.holds("n") == [0, 1, 2]
 
 
-def test_with_the_last_member_the_hash_is_that_of_no_topics() -> None:
+def test_without_members_the_hash_is_that_of_no_topics() -> None:
     sharers = Sharers()
     sharers.enter("m")
     assert sharers.group.metadata_hash != 0
@@ -262,7 +262,7 @@ def test_with_the_last_member_the_hash_is_that_of_no_topics() -> None:
     assert sharers.group.topics == {}
 
 
-def test_who_isnt_heard_of_is_fenced_and_each_heartbeat_begins_its_session_anew() -> None:
+def test_a_silent_member_is_fenced_and_each_heartbeat_restarts_its_session() -> None:
     sharers = Sharers(timeouts=ShareTimeouts(session_timeout_ms=10_000, assignment_interval_ms=0))
     sharers.enter("m")
     sharers.enter("n")
@@ -274,7 +274,7 @@ def test_who_isnt_heard_of_is_fenced_and_each_heartbeat_begins_its_session_anew(
     assert sharers.group.is_empty
 
 
-def test_a_session_whose_end_cant_be_recorded_ends_later() -> None:
+def test_a_session_whose_end_cannot_be_recorded_ends_later() -> None:
     sharers = Sharers()
     sharers.enter("m")
     sharers.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
@@ -285,7 +285,7 @@ def test_a_session_whose_end_cant_be_recorded_ends_later() -> None:
     assert sharers.group.is_empty
 
 
-def test_who_has_left_has_no_session_that_ends() -> None:
+def test_a_member_that_has_left_has_no_session_to_end() -> None:
     sharers = Sharers()
     sharers.enter("m")
     sharers.beat("m", -1)
@@ -340,7 +340,7 @@ def test_a_group_is_described() -> None:
     assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2])
 
 
-def test_names_are_put_in_order_when_a_member_says_them_and_not_for_who_describes(
+def test_names_are_sorted_when_a_member_sends_them_and_not_for_describing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"n{number}" for number in range(100)]
@@ -363,7 +363,7 @@ def test_a_share_group_expires_never() -> None:
     assert sharers.group.is_empty
 
 
-def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> None:
+def test_the_last_leave_writes_no_target_assignment_metadata_after_the_group() -> None:
     """KAFKA-20442."""
     sharers = Sharers()
     sharers.enter("one")

@@ -19,7 +19,7 @@ from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers
 
 
-def test_what_is_initializing_is_asked_for_once_it_is_committed_and_recorded_once_it_is_done() -> None:
+def test_initializing_partitions_are_requested_once_committed_and_recorded_once_done() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.runtime.lags = True
@@ -34,7 +34,7 @@ def test_what_is_initializing_is_asked_for_once_it_is_committed_and_recorded_onc
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_what_is_lost_isnt_asked_for() -> None:
+def test_lost_records_are_not_requested() -> None:
     sharers = Sharers()
     sharers.runtime.lags = True
     sharers.enter("m")
@@ -42,7 +42,7 @@ def test_what_is_lost_isnt_asked_for() -> None:
     assert sharers.persister.asked == []
 
 
-def test_what_is_refused_is_given_up_and_the_next_heartbeat_begins_anew() -> None:
+def test_a_refused_initialization_is_given_up_and_the_next_heartbeat_begins_again() -> None:
     sharers = Sharers()
     sharers.persister.failing = Error.COORDINATOR_NOT_AVAILABLE
     sharers.enter("m")
@@ -52,7 +52,7 @@ def test_what_is_refused_is_given_up_and_the_next_heartbeat_begins_anew() -> Non
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_what_is_asked_for_and_not_answered_yet_isnt_asked_for_again_however_long_it_takes() -> None:
+def test_an_unanswered_initialization_is_not_repeated_however_long_it_takes() -> None:
     """If the first request succeeded, records may already be acknowledged when the second one arrives."""
     sharers = Sharers(share_initialize_retry_interval_ms=30_000)
     sharers.persister.holds = True
@@ -64,7 +64,7 @@ def test_what_is_asked_for_and_not_answered_yet_isnt_asked_for_again_however_lon
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_what_two_heartbeats_found_missing_before_it_was_committed_is_asked_for_once() -> None:
+def test_partitions_that_two_heartbeats_found_missing_are_requested_once() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.runtime.lags = True
@@ -86,14 +86,14 @@ def begun_again() -> Sharers:
     return sharers
 
 
-def test_what_a_deleted_group_was_refused_isnt_refused_to_the_next_one() -> None:
+def test_a_refusal_to_a_deleted_group_is_none_to_the_next_one() -> None:
     sharers = begun_again()
     sharers.persister.failing = Error.COORDINATOR_NOT_AVAILABLE
     sharers.persister.answer(3)
     assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
 
 
-def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_next_one() -> None:
+def test_an_initialization_pending_when_a_group_was_deleted_is_repeated_by_the_next_one() -> None:
     sharers = begun_again()
     asked = [each[0] for each in sharers.persister.asked]
     assert asked == [*["initialize"] * 3, *["delete"] * 3, *["initialize"] * 3]
@@ -106,7 +106,7 @@ def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_n
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_a_restart_begins_the_time_of_what_is_initializing_anew() -> None:
+def test_a_restart_restarts_the_time_of_initializing_partitions() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.enter("m")
@@ -128,7 +128,7 @@ def test_an_answer_for_a_group_that_is_gone_is_of_no_use() -> None:
 
 
 @pytest.mark.limit("coordinator.group.share.initializing.MOST_ASKED_AT_ONCE")
-def test_of_many_partitions_some_are_asked_for_at_a_time() -> None:
+def test_only_some_of_many_partitions_are_requested_at_a_time() -> None:
     sharers = Sharers(FakeTopics(t=2 * MOST_ASKED_AT_ONCE + 1))
     sharers.enter("m")
     assert len(sharers.persister.asked) == MOST_ASKED_AT_ONCE
@@ -139,7 +139,7 @@ def test_of_many_partitions_some_are_asked_for_at_a_time() -> None:
     assert sharers.state_partitions() == ({}, {"t": [*range(2 * MOST_ASKED_AT_ONCE + 1)]}, [])
 
 
-def test_who_waits_for_many_partitions_is_told_where_the_shard_is_given_up() -> None:
+def test_a_request_about_many_partitions_is_answered_if_the_shard_is_given_up() -> None:
     sharers = Sharers(FakeTopics(t=MOST_ASKED_AT_ONCE + 1))
     asked = AlterShareGroupOffsetsRequestTopic(
         topic_name="t",
@@ -259,7 +259,7 @@ def test_offsets_are_altered_and_a_group_is_made_for_them() -> None:
     assert [asked[3:] for asked in sharers.persister.asked[2:]] == [(1, 2, 0)]
 
 
-def test_an_offset_that_is_being_altered_isnt_begun_anew_by_who_joins_meanwhile() -> None:
+def test_a_joining_member_does_not_restart_an_offset_being_altered() -> None:
     sharers = Sharers(share_initialize_retry_interval_ms=30_000)
     sharers.persister.holds = True
     assert alter(sharers, t={0: 7}) == []
@@ -282,7 +282,7 @@ def test_offsets_of_groups_with_members_or_of_another_protocol_arent_altered() -
     assert remove(sharers, "t") is Error.GROUP_ID_NOT_FOUND
 
 
-def test_what_the_share_coordinator_refuses_is_told_and_stays_initializing() -> None:
+def test_a_refusal_of_the_share_coordinator_is_reported_and_the_partition_stays_initializing() -> None:
     sharers = Sharers()
     sharers.persister.failing = Error.FENCED_STATE_EPOCH
     assert alter(sharers, t={0: 7, 3: 1}) == [
@@ -291,7 +291,7 @@ def test_what_the_share_coordinator_refuses_is_told_and_stays_initializing() -> 
     assert sharers.state_partitions() == ({"t": [0]}, {}, [])
 
 
-def test_altering_only_what_isnt_there_changes_nothing() -> None:
+def test_altering_only_missing_partitions_changes_nothing() -> None:
     sharers = Sharers()
     assert alter(sharers, absent={0: 1}) == [{("absent", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}]
     assert sharers.runtime.log == []
@@ -324,7 +324,7 @@ def test_offsets_are_deleted_and_a_later_join_begins_afresh() -> None:
     assert [asked[0] for asked in sharers.persister.asked] == ["initialize"] * 2
 
 
-def test_offsets_whose_states_stay_are_deleting_until_it_is_tried_again() -> None:
+def test_offsets_whose_states_stay_are_deleting_until_the_next_try() -> None:
     sharers = Sharers(FakeTopics(t=2))
     sharers.enter("m")
     sharers.beat("m", -1)
@@ -336,7 +336,7 @@ def test_offsets_whose_states_stay_are_deleting_until_it_is_tried_again() -> Non
     assert sharers.state_partitions() == ({}, {}, [])
 
 
-def test_who_joins_takes_back_what_is_deleting() -> None:
+def test_a_joining_member_takes_back_deleting_partitions() -> None:
     sharers = Sharers()
     sharers.enter("m")
     sharers.beat("m", -1)
@@ -347,14 +347,14 @@ def test_who_joins_takes_back_what_is_deleting() -> None:
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_of_a_group_without_states_nothing_is_told() -> None:
+def test_a_group_without_states_reports_nothing() -> None:
     sharers = Sharers(FakeTopics())
     sharers.enter("m", "absent")
     sharers.beat("m", -1)
     assert remove(sharers, "absent") == [[]]
 
 
-def test_what_is_initialized_is_told() -> None:
+def test_initialized_partitions_are_reported() -> None:
     sharers = Sharers()
     assert sharers.shard.share_groups.offsets.initialized("g") == {}
     sharers.enter("m")

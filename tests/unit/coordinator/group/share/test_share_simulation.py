@@ -174,7 +174,7 @@ class History:
 
 @pytest.mark.parametrize("most_in_passing", [long_heartbeat.MOST_OF_SHARES_IN_PASSING, -1])
 @pytest.mark.parametrize("seed", range(16))
-def test_once_all_is_well_again_each_partition_is_initialized_and_somebodys(
+def test_once_all_is_well_again_each_partition_is_initialized_and_assigned(
     monkeypatch: pytest.MonkeyPatch, seed: int, most_in_passing: int
 ) -> None:
     monkeypatch.setattr(long_heartbeat, "MOST_OF_SHARES_IN_PASSING", most_in_passing)

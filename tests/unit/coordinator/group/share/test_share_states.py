@@ -36,9 +36,7 @@ def test_a_share_group_is_empty_or_stable() -> None:
         (6, ShareEpochRelation.NEWER),
     ],
 )
-def test_the_epoch_of_a_heartbeat_stands_to_that_of_the_member(
-    epoch: int, relation: ShareEpochRelation
-) -> None:
+def test_the_relation_of_a_heartbeats_epoch_to_the_members(epoch: int, relation: ShareEpochRelation) -> None:
     assert ShareMember("m", epoch=5, previous_epoch=3).relation_of(epoch) is relation
 
 

@@ -59,7 +59,7 @@ def spec_of(*targets: list[int], homogeneous: bool = True, partitions: int = 2) 
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_where_no_member_has_room_for_what_is_left_it_stays_so(homogeneous: bool) -> None:
+def test_partitions_that_fit_no_member_stay_unassigned(homogeneous: bool) -> None:
     """This happens when members hold partitions that are no longer assignable. Kafka fails then."""
     found = assign_simply(spec_of([0], [1], homogeneous=homogeneous, partitions=4), {TOPIC: {2, 3}})
     held = [partition for target in found.values() for partition in target[TOPIC]]

@@ -48,7 +48,7 @@ def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.limit("coordinator.group.streams.heartbeats.MOST_DECIDED_IN_PASSING")
 @pytest.mark.parametrize("much", ["tasks", "topics", "members"])
-def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
+def test_a_heartbeat_with_much_to_decide_waits_and_others_do_not(much: str) -> None:
     count = long_heartbeat.MOST_DECIDED_IN_PASSING // 10
     of = topology(
         subtopology("0", "t", sinks=[f"s{index}" for index in range(count if much == "topics" else 0)])
@@ -72,7 +72,7 @@ def test_a_member_that_has_all_and_says_nothing_new_never_waits() -> None:
     begun(groups, beat)
 
 
-def test_a_setting_that_has_the_group_assigned_anew_is_much_though_nobody_says_anything_new() -> None:
+def test_a_setting_that_reassigns_the_group_takes_long_though_no_member_changes_anything() -> None:
     groups = StreamsMembers(FakeTopics(t=5_000))
     groups.enter("one")
     groups.report("one")
@@ -136,7 +136,7 @@ def test_nothing_is_done_before_it_is_settled() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_a_group_that_has_changed_meanwhile_has_it_begin_again() -> None:
+def test_a_decision_begins_again_if_the_group_has_changed_meanwhile() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p")
     deferred = begun(groups, join(groups, "two", "q"))
@@ -148,7 +148,7 @@ def test_a_group_that_has_changed_meanwhile_has_it_begin_again() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_heartbeat_changes_nothing() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     groups.of = topology(subtopology("9", "t"))
@@ -163,7 +163,7 @@ def test_what_is_refused_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_what_is_in_memory_alone_outlives_the_copy() -> None:
+def test_volatile_state_outlives_the_copy() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", port=1)
     groups.beat("one", 2, shutdown=True)
@@ -176,7 +176,7 @@ def test_what_is_in_memory_alone_outlives_the_copy() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_a_shutdown_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
+def test_a_shutdown_requested_meanwhile_is_not_forgotten() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p")
     groups.beat("one", 2)
@@ -188,7 +188,7 @@ def test_a_shutdown_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
-def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
+def test_topics_that_changed_meanwhile_are_examined_once_more() -> None:
     groups = StreamsMembers(of=topology(subtopology("0", "t", changelogs=["c"])))
     groups.enter("one")
     groups.beat("one", 2)

@@ -38,7 +38,7 @@ def shown(groups: StreamsMembers, member: str) -> list[tuple[str, int, int]]:
 # --- offsets of tasks -----------------------------------------------------------------------------------------
 
 
-def test_offsets_are_as_they_were_told_last() -> None:
+def test_offsets_are_those_reported_last() -> None:
     groups = StreamsMembers()
     groups.enter("one", offsets=[at("0", 1, 9)])
     # the offsets went to a group object that has been replaced since, as in Kafka
@@ -79,7 +79,7 @@ def test_offsets_go_with_their_member_and_arent_durable() -> None:
     assert shown(groups, "one") == []
 
 
-def test_who_is_furthest_gets_the_copy() -> None:
+def test_the_most_advanced_process_gets_the_copy() -> None:
     of = topology(subtopology("0", "t", changelogs=["log"]))
     groups = StreamsMembers(FakeTopics(t=1, log=1), of=of, config=NOW)
     for member in ("one", "two", "three"):
@@ -116,7 +116,7 @@ def test_many_offsets_are_heard_beside_the_loop() -> None:
 # --- what answers say -----------------------------------------------------------------------------------------
 
 
-def test_an_answer_says_how_often_offsets_are_to_be_told() -> None:
+def test_an_answer_says_how_often_to_report_offsets() -> None:
     groups = StreamsMembers()
     answer = groups.enter("one")
     assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (60_000, 10_000)
@@ -130,7 +130,7 @@ def test_an_answer_says_how_often_offsets_are_to_be_told() -> None:
     assert (left.task_offset_interval_ms, left.acceptable_recovery_lag, left.status) == (0, -1, [])
 
 
-def test_members_are_told_which_tags_they_lack() -> None:
+def test_members_learn_which_tags_they_lack() -> None:
     groups = StreamsMembers(config=NOW._replace(rack_tags=("rack", "zone")))
     answer = groups.enter("one")
     assert (answer.member_epoch, statuses(answer)) == (2, [StatusCode.MISSING_CLIENT_TAGS])
@@ -147,7 +147,7 @@ def test_members_are_told_which_tags_they_lack() -> None:
     assert groups.beat("one", 4).status == []
 
 
-def test_other_tags_to_go_by_have_the_group_assigned_anew() -> None:
+def test_other_rack_tags_reassign_the_group() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     assert groups.group.assignment_configs == {"num.standby.replicas": "0"}
@@ -171,7 +171,7 @@ def test_a_group_is_described_with_its_assignor() -> None:
 # --- endpoints ------------------------------------------------------------------------------------------------
 
 
-def test_the_epoch_of_endpoints_rises_with_them_and_with_tasks_of_who_has_one() -> None:
+def test_the_epoch_of_endpoints_rises_with_them_and_with_their_members_tasks() -> None:
     groups = StreamsMembers()
     groups.enter("one", port=1)
     groups.beat("one", 2)
@@ -189,7 +189,7 @@ def test_the_epoch_of_endpoints_rises_with_them_and_with_tasks_of_who_has_one() 
     assert groups.group.endpoint_epoch == epoch + 3
 
 
-def test_partitions_are_those_that_a_topic_has() -> None:
+def test_endpoints_list_only_partitions_that_the_topic_has() -> None:
     groups = StreamsMembers(FakeTopics(t=3, u=1), of=topology(subtopology("0", "t", "u")))
     groups.enter("one", "p", port=1)
     groups.enter("two", "q", port=2)
@@ -205,7 +205,7 @@ def test_partitions_are_those_that_a_topic_has() -> None:
 # --- the last one leaves (KAFKA-20442) ------------------------------------------------------------------------
 
 
-def test_the_last_one_that_leaves_ends_the_assignment() -> None:
+def test_the_last_member_that_leaves_ends_the_assignment() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     groups.enter("two", "q")
@@ -222,7 +222,7 @@ def test_the_last_one_that_leaves_ends_the_assignment() -> None:
     assert (last.value.assignment_epoch, last.value.assignment_timestamp) == (groups.group.epoch, 0)
 
 
-def test_the_last_one_that_is_put_out_as_well() -> None:
+def test_removing_the_last_member_ends_the_assignment_as_well() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     before = len(groups.runtime.log)
@@ -233,7 +233,7 @@ def test_the_last_one_that_is_put_out_as_well() -> None:
 # --- descriptions of topologies (KIP-1331) --------------------------------------------------------------------
 
 
-def test_what_a_plugin_of_kafkas_has_stored_stays_known() -> None:
+def test_the_stored_epoch_of_a_kafka_plugin_stays_known() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     (record,) = [each for each in groups.runtime.written() if isinstance(each.key, StreamsGroupMetadataKey)]
@@ -322,7 +322,9 @@ def test_a_copy_stays_while_something_else_is_given_up() -> None:
 
 @pytest.mark.parametrize("target", [TO_ACTIVE, TO_STANDBY, TO_WARMUP])
 @pytest.mark.parametrize("mate", [ACTIVE, STANDBY, WARMUP])
-def test_what_another_one_of_the_process_has_is_waited_for(mate: MemberTasks, target: TargetTasks) -> None:
+def test_tasks_of_another_member_of_the_process_are_waited_for(
+    mate: MemberTasks, target: TargetTasks
+) -> None:
     after = next_of(MemberTasks(JavaMap(), JavaMap(), JavaMap()), target, mate=mate)
     assert after.state is StreamsMemberState.UNRELEASED_TASKS
     assert after.assigned.is_empty
@@ -331,7 +333,7 @@ def test_what_another_one_of_the_process_has_is_waited_for(mate: MemberTasks, ta
 # --- a member of a stable group that has something else -------------------------------------------------------
 
 
-def test_a_member_of_a_stable_group_that_has_something_else_is_led_to_its_part() -> None:
+def test_a_member_of_a_stable_group_with_other_tasks_is_led_to_its_part() -> None:
     """The group's epoch rises for this. Its assignment and the time of that stay the same."""
     groups = StreamsMembers()
     groups.enter("one")
@@ -349,7 +351,7 @@ def test_a_member_of_a_stable_group_that_has_something_else_is_led_to_its_part()
 
 
 @pytest.mark.parametrize("warmups", [2, 0])
-def test_who_is_back_before_the_next_assignment_has_what_it_had(warmups: int) -> None:
+def test_a_member_back_before_the_next_assignment_has_its_old_tasks(warmups: int) -> None:
     """Kafka remembers what it made of an assignment where it may make anything of it."""
     groups = StreamsMembers(config=NOW._replace(num_warmup_replicas=warmups))
     groups.enter("one", "p")

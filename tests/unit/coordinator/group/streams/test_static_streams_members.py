@@ -75,7 +75,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0].__name__}-{cell[1]}-{cell[2]}")
-def test_an_instance_is_who_it_was(cell: tuple[Callable[[], StreamsMembers], str, int]) -> None:
+def test_an_instance_stays_the_same_member(cell: tuple[Callable[[], StreamsMembers], str, int]) -> None:
     make, member, epoch = cell
     groups = make()
     before = len(groups.runtime.log)
@@ -92,7 +92,7 @@ def test_an_instance_is_who_it_was(cell: tuple[Callable[[], StreamsMembers], str
         assert groups.group.static_members == {}
 
 
-def test_what_a_static_member_says_without_its_instance_counts() -> None:
+def test_a_static_members_request_without_its_instance_counts() -> None:
     groups = alive()
     assert groups.refused("one", 3) is OK
     assert groups.group.members["one"].instance_id == "i"
@@ -100,7 +100,7 @@ def test_what_a_static_member_says_without_its_instance_counts() -> None:
     assert groups.group.static_members == {}
 
 
-def test_who_goes_for_a_while_keeps_its_tasks_and_the_group_its_epoch() -> None:
+def test_a_member_away_for_a_while_keeps_its_tasks_and_the_group_its_epoch() -> None:
     groups = alive()
     has, epoch, before = groups.holds("one"), groups.group.epoch, len(groups.runtime.log)
     previous_epoch = groups.group.members["one"].previous_epoch
@@ -113,7 +113,7 @@ def test_who_goes_for_a_while_keeps_its_tasks_and_the_group_its_epoch() -> None:
     assert groups.state == "Reconciling"
 
 
-def test_who_goes_amid_giving_up_gives_it_up() -> None:
+def test_a_member_that_goes_while_giving_up_tasks_gives_them_up() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", instance="i")
     groups.enter("two", "q")
@@ -125,7 +125,7 @@ def test_who_goes_amid_giving_up_gives_it_up() -> None:
 
 
 @pytest.mark.parametrize("member", ["one", "uno"])
-def test_who_comes_back_as_it_was_has_what_it_had_at_the_groups_epoch(member: str) -> None:
+def test_a_member_that_comes_back_unchanged_has_its_tasks_at_the_groups_epoch(member: str) -> None:
     groups = away()
     has, before = groups.holds("one"), len(groups.runtime.log)
     answer = groups.enter(member, "p", instance="i")
@@ -150,7 +150,7 @@ def test_who_comes_back_as_it_was_has_what_it_had_at_the_groups_epoch(member: st
     ],
     ids=str,
 )
-def test_the_group_is_assigned_anew_for_what_assignments_go_by(said: dict[str, Any], is_new: bool) -> None:
+def test_a_change_that_affects_assignments_reassigns_the_group(said: dict[str, Any], is_new: bool) -> None:
     groups = away()
     epoch = groups.group.epoch
     groups.enter("uno", **{"process": "p", **said}, instance="i")
@@ -160,7 +160,7 @@ def test_the_group_is_assigned_anew_for_what_assignments_go_by(said: dict[str, A
     assert dynamic.group.epoch == epoch + 1
 
 
-def test_who_stays_away_is_put_out() -> None:
+def test_a_member_that_stays_away_is_removed() -> None:
     groups = away()
     groups.runtime.pass_ms(44_000)
     groups.report("two")
@@ -169,7 +169,7 @@ def test_who_stays_away_is_put_out() -> None:
     assert groups.group.static_members == {}
 
 
-def test_the_time_limit_of_who_was_replaced_ends() -> None:
+def test_the_time_limit_of_a_replaced_member_ends() -> None:
     groups = away()
     groups.enter("uno", "p", instance="i")
     groups.runtime.pass_ms(44_000)
@@ -179,7 +179,7 @@ def test_the_time_limit_of_who_was_replaced_ends() -> None:
     assert {*groups.group.members} == {"two", "uno"}
 
 
-def test_who_couldnt_be_replaced_is_put_out_in_time_all_the_same() -> None:
+def test_a_member_that_could_not_be_replaced_is_removed_in_time_all_the_same() -> None:
     groups = away()
     groups.runtime.failing = Error.NOT_COORDINATOR
     offsets = [TaskOffset(subtopology_id="0", partition=0, offset=1)]
@@ -193,7 +193,7 @@ def test_who_couldnt_be_replaced_is_put_out_in_time_all_the_same() -> None:
     assert [*groups.group.members] == ["two"]
 
 
-def test_a_member_that_becomes_another_instance_lets_the_first_one_go() -> None:
+def test_a_member_that_becomes_another_instance_gives_up_the_first() -> None:
     groups = alive()
     assert groups.enter("one", "p", instance="j").error_code == OK
     assert groups.group.static_members == {"j": "one"}
@@ -201,7 +201,7 @@ def test_a_member_that_becomes_another_instance_lets_the_first_one_go() -> None:
     assert groups.group.static_members == {"j": "one", "i": "new"}
 
 
-def test_a_full_group_takes_those_whom_it_knows() -> None:
+def test_a_full_group_accepts_known_members() -> None:
     groups = StreamsMembers(streams_max_size=2)
     groups.enter("one", "p", instance="i")
     groups.enter("two", "q")
@@ -219,7 +219,7 @@ def test_an_epoch_of_before_doesnt_count_once_it_has_left() -> None:
     assert groups.refused("one", 3) is OLD
 
 
-def test_one_in_anothers_place_is_told_of_the_others_endpoints_and_not_of_the_replaced_ones() -> None:
+def test_a_replacement_learns_of_others_endpoints_and_not_of_the_replaced_ones() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", instance="i", port=1)
     groups.beat("one", LEAVE_STATIC_EPOCH, instance="i")
@@ -241,7 +241,7 @@ def test_a_large_group_takes_a_static_member_back_as_well() -> None:
     assert groups.group.static_members == {"one": "uno", "two": "two"}
 
 
-def test_whoever_is_refused_an_instance_takes_nothing_from_its_owner() -> None:
+def test_a_member_refused_an_instance_takes_nothing_from_its_owner() -> None:
     """This differs from Kafka on purpose: see `TaskTargetStep`."""
     groups = unknown()
     groups.enter("one", "p", instance="i")
@@ -251,7 +251,7 @@ def test_whoever_is_refused_an_instance_takes_nothing_from_its_owner() -> None:
     assert groups.holds("one") == {"0": [3, 4, 5]}
 
 
-def test_who_takes_anothers_place_before_the_next_assignment_has_its_part_and_the_other_nothing() -> None:
+def test_a_replacement_before_the_next_assignment_has_the_old_part_and_the_other_nothing() -> None:
     groups = away()
     groups.config = StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=10_000)
     has = groups.holds("one")

@@ -90,7 +90,7 @@ def test_active_tasks_stay_where_they_are() -> None:
     assert found == {"a": (["0_0", "0_1"], []), "b": (["0_2", "0_3"], [])}
 
 
-def test_a_task_goes_to_who_has_a_copy_of_its_state() -> None:
+def test_a_task_goes_to_a_member_with_a_copy_of_its_state() -> None:
     before: Shown = {"a": (["0_0"], ["0_1"]), "b": ([], ["0_0"])}
     found = assigned({"a": "p", "b": "q", "c": "r"}, subtopologies((3, True)), before | {"c": ([], ["0_2"])})
     assert found["c"] == (["0_2"], [])
@@ -115,7 +115,7 @@ def test_tasks_without_state_have_no_copies() -> None:
     assert sorted(task for _, standby in found.values() for task in standby) == ["1_0", "1_1"]
 
 
-def test_who_has_had_a_copy_comes_before_who_says_how_far_it_is_and_that_by_how_far_that_is() -> None:
+def test_a_former_copy_comes_before_a_reported_offset_and_higher_offsets_before_lower_ones() -> None:
     members = {"a": "p", "b": "q", "c": "r", "d": "s"}
     of = subtopologies((1, True))
     before: Shown = {"a": (["0_0"], [])}
@@ -130,7 +130,7 @@ def test_who_has_had_a_copy_comes_before_who_says_how_far_it_is_and_that_by_how_
     assert copies["c"] == ([], ["0_0"])
 
 
-def test_who_says_how_far_it_is_gets_a_task_that_nobody_has() -> None:
+def test_a_member_that_reports_an_offset_gets_an_unowned_task() -> None:
     told = {"b": {"0_0": 1, "0_9": 1, "7_0": 1}}
     assert assigned({"a": "p", "b": "q"}, subtopologies((2, True)), offsets=told) == {
         "a": (["0_1"], []),

@@ -31,7 +31,7 @@ def test_the_first_member_gets_all_at_once_where_nothing_delays_it() -> None:
     assert groups.state == "Stable"
 
 
-def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
+def test_a_second_member_waits_for_the_tasks_that_the_first_gives_up() -> None:
     groups = two()
     assert groups.group.members["two"].epoch == 3
     assert told(groups.report("one").active_tasks) == {"0": [0, 1, 2]}
@@ -41,7 +41,7 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
     assert groups.state == "Stable"
 
 
-def test_a_member_that_lacks_what_it_was_told_is_told_again() -> None:
+def test_a_member_that_lacks_its_assignment_gets_it_again() -> None:
     """The answer may have been lost. This doesn't count as a new endpoint."""
     groups = StreamsMembers()
     groups.enter("one", port=1)
@@ -59,7 +59,7 @@ def test_a_member_that_lacks_what_it_was_told_is_told_again() -> None:
     assert groups.beat("one", one.epoch).active_tasks is None
 
 
-def test_a_task_of_any_kind_is_told_again() -> None:
+def test_a_task_of_any_kind_is_sent_again() -> None:
     groups = StreamsMembers(
         of=topology(subtopology("0", "t", changelogs=["log"])),
         config=StreamsConfig(assignment_interval_ms=0, initial_rebalance_delay_ms=0, num_standby_replicas=1),
@@ -77,7 +77,7 @@ def test_a_task_of_any_kind_is_told_again() -> None:
         assert (told(again.active_tasks), told(again.standby_tasks)) == (active, standby)
 
 
-def test_nothing_is_written_where_nothing_is_new() -> None:
+def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
     groups = two()
     groups.settle()
     before = len(groups.runtime.log)
@@ -86,7 +86,7 @@ def test_nothing_is_written_where_nothing_is_new() -> None:
     assert len(groups.runtime.log) == before
 
 
-def test_a_tag_that_is_new_has_the_group_assigned_anew() -> None:
+def test_a_new_tag_reassigns_the_group() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     before = len(groups.runtime.log)
@@ -95,7 +95,7 @@ def test_a_tag_that_is_new_has_the_group_assigned_anew() -> None:
     assert groups.refused("one", 3, tags={}) is Error.NONE
 
 
-def test_internal_topics_are_asked_for_until_they_are_there() -> None:
+def test_internal_topics_are_requested_until_they_exist() -> None:
     of = topology(subtopology("0", "t", changelogs=["c"]))
     groups = StreamsMembers(FakeTopics(t=2), of=of)
     answer = groups.answer("one", 0, active={}, of=of, process="p", rebalance_ms=1_000)
@@ -142,7 +142,7 @@ def test_another_topology_of_a_smaller_epoch_is_stale() -> None:
 # --- delays -------------------------------------------------------------------------------------------------
 
 
-def test_the_first_assignment_waits_for_others_and_comes_by_itself() -> None:
+def test_the_first_assignment_waits_for_others_and_comes_without_a_heartbeat() -> None:
     groups = StreamsMembers(config=DELAYED)
     first = groups.enter("one", "p")
     assert (first.member_epoch, told(first.active_tasks)) == (1, {})
@@ -159,7 +159,7 @@ def test_the_first_assignment_waits_for_others_and_comes_by_itself() -> None:
     assert told(groups.beat("one", 1, active={}).active_tasks) == {"0": [0, 2, 4]}
 
 
-def test_a_delay_that_nobody_has_beaten_in_assigns_nothing_as_in_kafka() -> None:
+def test_a_delay_without_a_heartbeat_assigns_nothing_as_in_kafka() -> None:
     groups = StreamsMembers(config=DELAYED)
     groups.enter("one")
     groups.runtime.pass_ms(3_000)
@@ -184,7 +184,7 @@ def test_a_delay_ends_with_its_group() -> None:
     assert len(groups.runtime.log) == before
 
 
-def test_a_delay_is_not_begun_anew_by_who_comes_next() -> None:
+def test_a_newcomer_does_not_restart_the_delay() -> None:
     groups = StreamsMembers(config=DELAYED)
     groups.enter("one")
     groups.beat("one", -1)
@@ -219,7 +219,7 @@ def test_assignments_keep_their_distance() -> None:
 # --- time limits --------------------------------------------------------------------------------------------
 
 
-def test_who_is_not_heard_of_is_put_out() -> None:
+def test_a_silent_member_is_removed() -> None:
     groups = two()
     groups.settle()
     groups.runtime.pass_ms(30_000)
@@ -231,7 +231,7 @@ def test_who_is_not_heard_of_is_put_out() -> None:
     assert groups.refused("two", 3) is Error.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_give_up_in_time_is_put_out_though_it_lives() -> None:
+def test_a_member_that_does_not_give_up_in_time_is_removed_though_it_lives() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", rebalance_ms=1_500)
     groups.enter("two", "q")
@@ -243,7 +243,7 @@ def test_who_does_not_give_up_in_time_is_put_out_though_it_lives() -> None:
     assert "one" not in groups.group.members
 
 
-def test_who_has_given_up_is_not_late() -> None:
+def test_a_member_that_has_given_up_is_not_late() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", rebalance_ms=1_500)
     groups.enter("two", "q")
@@ -253,7 +253,7 @@ def test_who_has_given_up_is_not_late() -> None:
     assert "one" in groups.group.members
 
 
-def test_who_cannot_be_put_out_now_is_put_out_later() -> None:
+def test_a_member_that_cannot_be_removed_now_is_removed_later() -> None:
     groups = two()
     groups.runtime.failing = Error.NOT_LEADER_OR_FOLLOWER
     groups.runtime.pass_ms(45_000)
@@ -263,7 +263,7 @@ def test_who_cannot_be_put_out_now_is_put_out_later() -> None:
     assert groups.group.is_empty
 
 
-def test_who_cannot_be_put_out_when_it_should_have_given_up_is_put_out_later_though_it_lives() -> None:
+def test_a_late_member_that_cannot_be_removed_is_removed_later_though_it_lives() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", rebalance_ms=1_500)
     groups.enter("two", "q")
@@ -278,7 +278,7 @@ def test_who_cannot_be_put_out_when_it_should_have_given_up_is_put_out_later_tho
     assert "one" not in groups.group.members
 
 
-def test_who_has_left_is_watched_no_more() -> None:
+def test_a_member_that_has_left_is_not_watched() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p")
     groups.enter("two", "q")
@@ -288,7 +288,7 @@ def test_who_has_left_is_watched_no_more() -> None:
     assert groups.runtime.timers.next_ms is None
 
 
-def test_a_topology_that_proves_valid_has_the_group_assigned_anew() -> None:
+def test_a_topology_that_proves_valid_reassigns_the_group() -> None:
     groups = StreamsMembers()
     groups.enter("one")
     again = groups.restarted()
@@ -327,7 +327,7 @@ def test_a_restart_gives_everybody_its_whole_time() -> None:
     assert again.group.is_empty
 
 
-def test_a_restart_limits_what_has_to_be_given_up_once_more() -> None:
+def test_a_restart_restarts_the_time_to_give_up() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", rebalance_ms=1_500)
     groups.enter("two", "q")
@@ -349,7 +349,7 @@ def test_a_deleted_group_is_gone_after_a_restart() -> None:
 # --- in memory alone ----------------------------------------------------------------------------------------
 
 
-def test_who_asks_for_a_shutdown_is_told_to_all_until_they_have_left() -> None:
+def test_a_request_for_a_shutdown_reaches_all_members_until_they_have_left() -> None:
     groups = two()
     assert statuses(groups.beat("one", 2, shutdown=True)) == [StatusCode.SHUTDOWN_APPLICATION]
     answer = groups.beat("two", 3, shutdown=True)
@@ -360,7 +360,7 @@ def test_who_asks_for_a_shutdown_is_told_to_all_until_they_have_left() -> None:
     assert statuses(groups.enter("one")) == []
 
 
-def test_endpoints_are_told_to_who_knows_an_older_list() -> None:
+def test_endpoints_are_sent_to_members_with_an_older_list() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p", port=1)
     groups.enter("two", "q", port=2)

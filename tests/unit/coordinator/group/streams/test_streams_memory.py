@@ -44,14 +44,14 @@ def test_whatever_a_member_brings_counts(part: str) -> None:
 
 
 @pytest.mark.usefixtures("little")
-def test_what_a_member_says_nothing_of_makes_no_room_for_what_it_says() -> None:
+def test_an_unchanged_part_makes_no_room_for_a_larger_changed_one() -> None:
     groups = StreamsMembers(FakeTopics(t=1))
     assert groups.enter("one", tags={"k": "x" * 20_000}).error_code == Error.NONE
     assert groups.refused("one", 2, process="x" * 20_000) is Error.GROUP_MAX_SIZE_REACHED
     assert groups.refused("one", 2, process="x" * 20_000, tags={}) is Error.NONE
 
 
-def test_what_is_there_is_counted_by_going_over_it() -> None:
+def test_existing_members_are_counted_by_going_over_them() -> None:
     memory = MemberMemory()
     groups = StreamsMembers(memory=memory)
     groups.enter("one")

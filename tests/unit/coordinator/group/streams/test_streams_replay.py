@@ -64,7 +64,7 @@ def durable(group: StreamsGroup) -> list[object]:
     ]
 
 
-def test_a_log_says_what_was_written() -> None:
+def test_a_log_restores_the_written_group() -> None:
     groups = a_life()
     records = [record for record, _ in groups.runtime.log]
     assert durable(loaded(records).group) == durable(groups.group)
@@ -95,7 +95,7 @@ def test_a_log_with_holes_is_read(seed: int) -> None:
     assert loaded([*records, *end]).shard.groups.streams == {}
 
 
-def test_a_task_that_no_epoch_is_said_of_is_its_members_since_its_own() -> None:
+def test_a_task_without_an_epoch_has_that_of_its_member() -> None:
     key = StreamsGroupCurrentMemberAssignmentKey(group_id="g", member_id="m")
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=7, state=99, active_tasks=[CurrentTaskIds(subtopology_id="0", partitions=[1])]
@@ -126,7 +126,7 @@ def test_an_epoch_that_leaves_no_room_is_not_read() -> None:
         ),
     ],
 )
-def test_a_topology_that_makes_no_sense_is_refused_with_the_reason_for_the_log_alone(
+def test_a_nonsense_topology_is_refused_with_a_reason_only_in_the_log(
     value: StreamsGroupTopologyValue, why: str
 ) -> None:
     record = encode_record(StreamsGroupRecord(StreamsGroupTopologyKey(group_id="g"), value))

@@ -40,7 +40,7 @@ def refused(topics: FakeTopics, *subtopologies: Subtopology) -> Error:
 WRITES = subtopology("w", "t2", sinks=["a", "b"])
 
 
-def test_a_topology_is_ready_where_all_is_there() -> None:
+def test_a_topology_is_ready_if_all_its_topics_exist() -> None:
     found = configured(FakeTopics(t=3, c=3), subtopology("0", "t", changelogs=["c"]))
     assert found.is_ready
     assert found.subtopologies["0"].task_count == 3
@@ -57,14 +57,14 @@ def test_internal_topics_are_made_as_they_were_sent() -> None:
 
 
 @pytest.mark.limit("coordinator.group.streams.topology.MOST_NAMED")
-def test_of_many_missing_sources_the_first_ones_are_named() -> None:
+def test_the_first_of_many_missing_sources_are_named() -> None:
     names = [f"t{index}" for index in range(MOST_NAMED + 2)]
     code, detail = problem(configured(FakeTopics(), subtopology("0", *reversed(names))))
     assert code == StatusCode.MISSING_SOURCE_TOPICS
     assert detail == "Source topics t0, t1, t2 and 2 additional topics are missing."
 
 
-def test_a_repartition_topic_has_as_many_as_the_largest_input_of_who_writes_it() -> None:
+def test_a_repartition_topic_has_as_many_partitions_as_its_writers_largest_input() -> None:
     topics = FakeTopics(t2=2, t5=5)
     found = configured(
         topics, subtopology("0", "t2", "t5", sinks=["a"]), subtopology("1", repartitions={"a": 0})
@@ -82,7 +82,7 @@ def test_partitions_are_worked_out_along_a_chain_whatever_the_order() -> None:
     assert counts(found) == {"a": 4, "b": 4, "c": 4}
 
 
-def test_what_nobody_writes_and_what_goes_in_a_circle_is_no_topology() -> None:
+def test_unwritten_and_circular_topics_make_no_topology() -> None:
     assert refused(FakeTopics(), subtopology("0", repartitions={"a": 0})) is Error.STREAMS_INVALID_TOPOLOGY
     circle = (
         subtopology("0", repartitions={"a": 0}, sinks=["b"]),
@@ -124,7 +124,7 @@ def test_topics_that_are_read_together_get_the_number_of_the_fixed_one() -> None
         ),
     ],
 )
-def test_topics_that_do_not_fit_are_said(reads: Subtopology, detail: str) -> None:
+def test_topics_that_do_not_fit_are_reported(reads: Subtopology, detail: str) -> None:
     found = configured(FakeTopics(t2=2, t3=3), WRITES, reads)
     assert problem(found) == (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     assert not found.subtopologies
