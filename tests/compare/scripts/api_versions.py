@@ -1,4 +1,4 @@
-"""ApiVersions: the APIs it lists, and its answers to versions and names that are wrong."""
+"""ApiVersions: the APIs that it lists, and its answers to wrong versions and names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def every_version(play: Play) -> None:
 
 @script
 def other_versions(play: Play) -> None:
-    """An unknown version is answered in version 0, with the range that is right (KIP-511)."""
+    """An unknown version is answered in version 0, with the range of known versions (KIP-511)."""
     for version in (5, 6, 99, 32767, -1, -32768):
         body = b"\x08compare\x041.0\x00"
         play.raw_frame(f"v{version}", header(18, version, 7) + body, on="other")

@@ -24,7 +24,7 @@ def outcomes(results: Any) -> list[list[Any]]:
 
 @script
 def new_topics(play: Play) -> None:
-    """The topic's own record counts too, besides those of its partitions and settings."""
+    """The topic's own record counts too, beside those of its partitions and settings."""
     n = iter(range(1000))
 
     def topic(partitions: int, **configs: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def new_topics(play: Play) -> None:
 
 @script
 def more_partitions(play: Play) -> None:
-    """A topic past the bound is refused, and so are the topics behind it."""
+    """A topic past the bound is refused, and so are the topics after it."""
     a, b, c = (play.topic(name, 1).name for name in "abc")
     one = [{"broker_ids": [1]}]
     for case, topics in {

@@ -1,8 +1,8 @@
-"""Random histories of a compacted partition, from seeds, and what is left of them after each of three passes.
+"""Random histories of a compacted partition, from seeds, and the records left after each of three passes.
 
-Keys, null keys' refusal aside, come from a few; values are null now and then. Producers are plain, idempotent and
-transactional, of both versions; they commit, abort, come back with another epoch, and leave transactions open. A
-handful is recorded; more are played to both, live, with
+There are few keys, beside refused null keys, and some values are null. Producers are plain, idempotent and
+transactional, of both versions. They commit, abort, come back with another epoch, and leave transactions open. A few
+histories are recorded. More are played live to both brokers with
 
     COMPARE_MORE_HISTORIES=6-105 python -m tests.compare both 'compaction/more*'
 """
@@ -157,7 +157,7 @@ class History:
 
 
 def play_histories(play: Play, seeds: range) -> None:
-    """Three passes over each: what is open bounds the first, and its end lies behind it."""
+    """Make three passes over each history. An open transaction bounds the first pass, and ends after it."""
     coordinator_is_there(play)
     for seed in seeds:
         history = History(play, seed)
@@ -180,7 +180,7 @@ def random_histories(play: Play) -> None:
 
 @script(properties="compacting")
 def producers_that_come_back(play: Play) -> None:
-    """After a pass a producer goes on with its next sequence, and a repeated last batch is known."""
+    """After a pass a producer continues with its next sequence, and a repeated last batch is known."""
     topic = play.topic(
         "a", cleanup_policy="compact", min_cleanable_dirty_ratio="1.0", internal_segment_bytes="300"
     )
@@ -233,7 +233,7 @@ def timestamps_of_the_broker(play: Play) -> None:
 
 @script(properties="compacting")
 def times_that_are_looked_for(play: Play) -> None:
-    """What an empty batch or an empty segment hides from Kafka is found here."""
+    """An empty batch or an empty segment hides some records from Kafka's search, but not from barnabas's."""
     topic = play.topic(
         "a", cleanup_policy="compact", min_cleanable_dirty_ratio="1.0", internal_segment_bytes="300"
     )

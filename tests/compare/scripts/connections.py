@@ -113,7 +113,7 @@ def apis_and_versions(play: Play) -> None:
 
 @script
 def bodies_cut_short(play: Play) -> None:
-    """Send each API, in each version, without its last byte, and with extra bytes behind it."""
+    """Send each API, in each version, without its last byte, and with extra bytes after it."""
     for name, fields in good_requests(play).items():
         for version in versions(name):
             start = header(API_KEYS[name], version, 5)
@@ -123,7 +123,7 @@ def bodies_cut_short(play: Play) -> None:
                 play.raw_frame(
                     f"{name} v{version} cut in the middle", whole[: (len(start) + len(whole)) // 2]
                 )
-            if name != "InitProducerId":  # each answer has a producer id of its own
+            if name != "InitProducerId":  # each answer has its own producer id
                 play.raw_frame(
                     f"{name} v{version} and bytes behind it", whole + b"\0\xff\0", read_as=(name, version)
                 )
@@ -280,7 +280,7 @@ def requests_in_pieces(play: Play) -> None:
 
 @script
 def a_bad_request_behind_good_ones(play: Play) -> None:
-    """The good requests before it are answered; the ones behind it are never read."""
+    """The good requests before it are answered. The requests after it are never read."""
     topic = play.topic("a")
     for case, bad in {
         "an unknown api": frame(header(999, 0, 5)),
@@ -346,7 +346,7 @@ def _end_of(client: Client) -> str:
 
 @script
 def too_many_of_one_host(play: Play) -> None:
-    """max.connections.per.ip: TCP accepts one more connection and the broker closes it at once; the others stay."""
+    """max.connections.per.ip: TCP accepts one more connection, and the broker closes it at once. The others stay."""
     asked = ("ApiVersions", 0, {})
     kept = []
     for i in range(LIMITED_HOST_CONNECTIONS):

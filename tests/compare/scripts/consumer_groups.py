@@ -263,7 +263,7 @@ def after_a_restart(play: Play) -> None:
 
 @script(properties="consumers")
 def without_a_client_id(play: Play) -> None:
-    """A client doesn't have to send a client id; Kafka's records have no null for it."""
+    """A client doesn't have to send a client id. Kafka's records have no null for it."""
     topic = play.topic("t")
     group, classic = play.name("g"), play.name("classic")
     coordinator_is_there(play, group, classic)
@@ -287,7 +287,7 @@ def without_a_client_id(play: Play) -> None:
 
 @script(properties="consumers")
 def times(play: Play) -> None:
-    """Sessions and time limits run out, with a group's own settings."""
+    """Sessions and time limits expire, by a group's own settings."""
     topic = play.topic("t", partitions=4)
     silent, late = play.name("silent"), play.name("late")
     coordinator_is_there(play, silent, late)

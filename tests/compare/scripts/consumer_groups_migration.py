@@ -227,7 +227,7 @@ def that_are_not_upgraded(play: Play) -> None:
     # An unknown member id would make Kafka forget the group, though only in memory.
     fields = join(group, protocols=[("range", subscription(topic.name))])
     play.ask("a classic member joins the empty group", "JoinGroup", 5, fields)
-    # Kafka asks for the member id before it has written what becomes of the group, and describes what is committed.
+    # Kafka asks for the member id before it has written the group's change, and describes the committed state.
     play.ask_until(
         "it is a classic one",
         lambda answer: answer.groups[0].group_state == "Empty",

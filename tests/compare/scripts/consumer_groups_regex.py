@@ -15,7 +15,7 @@ def joining(group: str, member: str, regex: str | None, *names: str, **more: Any
 
 @script(properties="consumers")
 def expressions(play: Play) -> None:
-    """Which are accepted, and what of them is."""
+    """Which expressions are accepted, and what is wrong with the others."""
     group = play.name("g")
     coordinator_is_there(play, group)
     for number, regex in enumerate(

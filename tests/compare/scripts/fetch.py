@@ -255,7 +255,7 @@ def batches_larger_than_what_is_asked_for(play: Play) -> None:
 
 @script
 def reading_from_the_middle_of_a_large_log(play: Play) -> None:
-    """The offset index finds the first batch, which is the one that holds the offset."""
+    """The offset index finds the first batch, which is the batch with the offset."""
     topic = play.topic("a")
     play.write(
         topic.name,

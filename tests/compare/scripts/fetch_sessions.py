@@ -1,5 +1,5 @@
-"""Fetch sessions (KIP-227): opening, continuing, changing, forgetting and closing them, and every wrong way to do
-it."""
+"""Fetch sessions (KIP-227): opening, continuing, changing, forgetting and closing them, and every wrong way to
+do so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Session:
         self.session_id, self.epoch = answer.session_id, 1
 
     def ask(self, case: str, *parts: Any, epoch: int | None = None, **how: Any) -> None:
-        """Send the session's next request. A request with an epoch of its own doesn't advance the session."""
+        """Send the session's next request. A request with an explicit epoch doesn't advance the session."""
         epoch_sent = self.epoch if epoch is None else epoch
         asked = fetch(*parts, session_id=self.session_id, session_epoch=epoch_sent, **how)
         self.play.ask(case, "Fetch", self.version, asked)

@@ -1,4 +1,4 @@
-"""Fetch: min_bytes and max_wait_ms. Waits that should end early are long; waits that should run out are short."""
+"""Fetch: min_bytes and max_wait_ms. Waits that should end early are long. Waits that should time out are short."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def woken_by_a_deletion(play: Play) -> None:
 def a_topic_created_while_it_is_waited_for(play: Play) -> None:
     name = play.name("late")
     asked = fetch((unknown(name), 0, 0), min_bytes=1, max_wait_ms=2 * SHORT_MS)
-    play.greet("waiting")  # else a busy machine may accept the connection behind all that follows
+    play.greet("waiting")  # otherwise a busy machine may accept the connection after everything that follows
     waiting = play.send("a topic that comes to be, with data", "Fetch", 12, asked, on="waiting")
     topic = play.topic("late")
     play.write(topic.name, sized(300))
@@ -189,7 +189,7 @@ def a_topic_created_while_it_is_waited_for(play: Play) -> None:
 
 @script
 def answers_leave_in_the_order_of_their_requests(play: Play) -> None:
-    """A request behind a waiting Fetch isn't read before the Fetch is answered."""
+    """A request after a waiting Fetch isn't read before the Fetch is answered."""
     topic = play.topic("a")
     waiting = play.send(
         "a Fetch that waits", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=SHORT_MS)

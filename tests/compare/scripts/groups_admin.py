@@ -85,7 +85,7 @@ def in_every_state(play: Play) -> None:
 
 @script(properties="second")
 def after_a_restart(play: Play) -> None:
-    """The broker finds what was written again, however it went down; what wasn't written is gone."""
+    """The broker finds everything written again, however it went down. Unwritten state is gone."""
     topic = play.topic("t", partitions=2)
     for kill in (False, True):
         how = "a kill" if kill else "a stop"

@@ -88,7 +88,7 @@ class History:
         return join(self.group, member.member_id, **member.fields)
 
     def somebody_leaves(self) -> None:
-        # If two are left, the order of random ids decides which one leads after the leader.
+        # If two members are left, the order of random ids decides which of them leads after the leader.
         candidates = self.members if len(self.members) < MOST_MEMBERS else self.members[1:]
         if not candidates:
             return
@@ -112,7 +112,7 @@ class History:
         self.settle(self.members, pending)
 
     def settle(self, members: list[Member], pending: list[Any]) -> None:
-        """Receive the answers to the joins that all have sent; then let all sync, the leader last."""
+        """Receive the answers to everybody's joins. Then let all sync, the leader last."""
         answers = {}
         for member, sent in zip(members, pending, strict=True):
             answer = self.play.receive(sent)
@@ -161,7 +161,7 @@ class History:
                 generation += chance.choice((-1, 1))
         if chance.random() < 0.2:
             instance = chance.choice((None, "nobody's"))
-        partition = chance.randrange(4)  # the last one isn't there
+        partition = chance.randrange(4)  # the last group doesn't exist
         case = self.case("a question")
         ask = self.play.ask
         match chance.randrange(10):

@@ -184,7 +184,7 @@ def otherwise_coming_back(play: Play) -> None:
 
 @script
 def who_does_not_come_back(play: Play) -> None:
-    """A static member stays through a rebalance that it takes no part in; a dynamic one doesn't."""
+    """A static member stays through a rebalance in which it takes no part. A dynamic member doesn't."""
     group = play.name("g")
     coordinator_is_there(play, group)
     stays = Member(play, group, "stays", version=9, group_instance_id="one", rebalance_timeout_ms=200)

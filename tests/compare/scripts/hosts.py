@@ -1,4 +1,4 @@
-"""Limits that are set by a host: which texts are one, and what becomes of those that can't be resolved."""
+"""Limits by host: which texts are a host, and what happens to hosts that can't be resolved."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def quotas_of_hosts(play: Play) -> None:
 
 @script(needs=QUOTA_NEEDS)
 def no_numbers(play: Play) -> None:
-    """What is no number is no less than it may be."""
+    """A quota of NaN is refused, and changes nothing."""
     client = play.name("client")
     cases: dict[str, tuple[dict[str, str | None], str]] = {
         "bytes": ({"client-id": client}, "producer_byte_rate"),

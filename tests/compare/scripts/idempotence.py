@@ -69,7 +69,7 @@ def a_producer_id_from_the_broker(play: Play) -> None:
 
 @script
 def sequences(play: Play) -> None:
-    """The checks of a batch against the state of its producer."""
+    """Check a batch against the state of its producer."""
     topic = play.topic("a")
     for case, data in {
         "a producer nobody knows starts at 0": sequenced(0, 3),

@@ -79,7 +79,7 @@ def directories(play: Play) -> list[str]:
 
 
 def lies_in(answer: Any, path: str) -> bool:
-    """Return whether everything asked for is in the one directory, and nothing is being moved."""
+    """Return whether every requested partition is in this directory, and none is being moved."""
     return all(
         result.log_dir == path and not partition.is_future_key
         for result in answer.results
@@ -174,7 +174,7 @@ def deleted(*parts: tuple[str, int, int], timeout_ms: int = 10_000) -> dict[str,
 def delete_records(play: Play) -> None:
     a = play.topic("a", 2)
     compacted = play.topic("compacted", 1, cleanup_policy="compact")
-    # Its records are old: a round of the cleaner would delete them.
+    # The topic's records are old, so a round of the cleaner would delete them.
     both = play.topic("both", 1, cleanup_policy="compact,delete", retention_ms="-1")
     neither = play.topic("neither", 1, cleanup_policy="")
     for topic in (a, both, neither, compacted):

@@ -55,7 +55,7 @@ def names(play: Play) -> None:
 
 @script
 def creation(play: Play) -> None:
-    """The answer says that the topic is unknown; after that the broker creates it."""
+    """The answer says that the topic is unknown. After that the broker creates it."""
     for version in versions("Metadata"):
         name = play.name(f"v{version}")
         play.ask(f"an unknown topic (v{version})", "Metadata", version, metadata(name, create=True))
@@ -166,7 +166,7 @@ def authorized_operations(play: Play) -> None:
 
 @script(properties="third")
 def internal_topics(play: Play) -> None:
-    """The broker knows them as internal before they exist, and creates them with settings of their own."""
+    """The broker treats these topics as internal before they exist, and creates them with their own settings."""
     names = ("__consumer_offsets", "__share_group_state", "__transaction_state")
     play.names.other_topics = frozenset(names)
     play.ask("none of them is there", "Metadata", 12, ALL)

@@ -109,7 +109,7 @@ def of_brokers(play: Play) -> None:
             for value in values:
                 asked = changed(change(BROKER, of, (key, SET, value)))
                 play.ask(f"{key}={value} for {whose}", "IncrementalAlterConfigs", 1, asked)
-        # what is set for one decides what all may have
+        # one broker's values limit the values allowed for all brokers
         until_set(play, BROKER, of, "log.remote.copy.lag.ms", "6")
     play.ask("what came of it", "DescribeConfigs", 4, shown)
     play.ask("nothing for one", "AlterConfigs", 2, changed(replacement(BROKER, name)))

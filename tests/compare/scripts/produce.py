@@ -213,7 +213,7 @@ def listed_twice(play: Play) -> None:
 
 @script
 def order_of_the_answer(play: Play) -> None:
-    """Many partitions of several topics in one request, good ones and bad ones mixed."""
+    """Send good and bad partitions of several topics, mixed in one request."""
     first = play.topic("a", 4)
     second = play.topic("b", 4)
     good = batch()
@@ -246,7 +246,7 @@ def order_of_the_answer(play: Play) -> None:
 
 @script
 def transactional_batches(play: Play) -> None:
-    """As far as they are refused before anybody looks for a transaction."""
+    """Send transactional batches that are refused before the broker looks for a transaction."""
     topic = play.topic("a", 2)
     flagged = batch(attributes=TRANSACTIONAL, producer_id=10**9, producer_epoch=0, base_sequence=0)
     for version in (3, 8, 9, 12, 13):

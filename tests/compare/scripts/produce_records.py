@@ -1,4 +1,4 @@
-"""Produce: the checks on a batch's records, and what is stored of a batch."""
+"""Produce: the checks on a batch's records, and the stored form of a batch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _record_of(timestamp_delta: bytes) -> bytes:
 
 @script
 def record_lengths_once_decompressed(play: Play) -> None:
-    """Kafka ignores the lengths of compressed records, and stores what its consumers can't read."""
+    """Kafka ignores the lengths of compressed records, and stores batches that its consumers can't read."""
     for name, length in (("large", 100), ("small", 5), ("negative", -1), ("greatest", 2**31 - 1)):
         topic = play.topic(name)
         payload = compress(GZIP, record(length=length))
@@ -97,7 +97,7 @@ def record_lengths_once_decompressed(play: Play) -> None:
 
 @script
 def decompressed_records_that_do_not_parse(play: Play) -> None:
-    """The same inside a compressed batch, which Kafka reads record by record."""
+    """Send the same records in a compressed batch, which Kafka reads record by record."""
     topic = play.topic("a")
     whole = record()
     for case, payload in {

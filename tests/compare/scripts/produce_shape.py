@@ -34,7 +34,7 @@ def shape(play: Play) -> None:
 
 @script
 def one_impossible_batch_fails_the_whole_request(play: Play) -> None:
-    """A magic above 2, or a length below the minimum, throws an exception that fails the healthy partitions as well."""
+    """A magic above 2 or a length below the minimum causes an exception that fails the healthy partitions as well."""
     topic = play.topic("a", 3)
     good = batch()
     for case, records in {
@@ -79,7 +79,7 @@ def one_impossible_batch_fails_the_whole_request(play: Play) -> None:
 
 @script
 def null_records(play: Play) -> None:
-    """Kafka never answers these: its handler fails without an answer."""
+    """Kafka never answers null records: its handler fails without an answer."""
     topic = play.topic("a")
     play.ask("null records", "Produce", 9, produce((topic, 0, None)), within_s=0.3)
     play.ask("the topic lives on", "Produce", 9, produce((topic, 0, batch())))

@@ -1,4 +1,4 @@
-"""Produce: what the broker stores of a batch as it came, and what it rewrites."""
+"""Produce: what the broker stores of a batch unchanged, and what it rewrites."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def log_append_time(play: Play) -> None:
 
 @script
 def what_recompression_makes_of_a_batch(play: Play) -> None:
-    """The topic's compression.type against the producer's codec. If they are the same, the bytes stay as sent."""
+    """Combine the topic's compression.type with the producer's codec. If they are equal, the bytes stay as sent."""
     values = [b"one", b"two", b"three" * 50]
     now = play.now_ms
     for kind in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):

@@ -151,7 +151,7 @@ def voters(play: Play) -> None:
 
 @script(needs=("AddRaftVoter", "RemoveRaftVoter", "UpdateFeatures"), properties="voters")
 def moved_into_the_log(play: Play) -> None:
-    """`kraft.version` 1 if `controller.quorum.voters` names the only voter (KIP-853)."""
+    """`kraft.version` becomes 1 if `controller.quorum.voters` names the only voter (KIP-853)."""
     shown = ("ApiVersions", 3, {"client_software_name": "compare", "client_software_version": "1"})
 
     def is_finalized() -> bool:

@@ -36,7 +36,7 @@ def described(*components: tuple[str, int, str | None], strict: bool = False) ->
 
 
 def until_seen(play: Play, number: int) -> None:
-    """Wait for a mark. Kafka describes what its metadata cache has, which lags a moment behind the answer."""
+    """Wait for a mark. Kafka describes the state of its metadata cache, which lags a moment behind the answer."""
     client = play.name("mark")
     play.quietly(
         "AlterClientQuotas", 1, alter(entry({"client-id": client}, ("producer_byte_rate", 1.0 + number)))
@@ -153,8 +153,8 @@ def refused(play: Play) -> None:
 
 @script(needs=NEEDS)
 def enforced(play: Play) -> None:
-    """The first request above a quota is answered, with the time that its client has to wait. The script doesn't wait:
-    each case has a client and a connection of its own."""
+    """The first request above a quota is answered with the time that its client has to wait. The script doesn't wait:
+    each case has its own client and connection."""
     topic = play.topic("t")
     bytes_a_second = 20.0
     clients = {case: play.name(case) for case in ("produce", "fetch", "small", "changes", "old")}

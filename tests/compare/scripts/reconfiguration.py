@@ -141,7 +141,7 @@ def in_steps(play: Play) -> None:
     known("max.connections", "500")
     altered("nobody of one listener", name, ("listener.name.plaintext.max.connections", SET, "0"))
     altered("nobody for all brokers", "", ("max.connections", SET, "0"))
-    # All of it, for the scripts that come after on the same broker; threads of a listener by halves alone.
+    # Restore everything for later scripts on the same broker. A listener's threads can only be halved.
     taken = ("log.retention.ms", "log.local.retention.ms", "listener.name.plaintext.num.network.threads")
     altered("taken away at once", name, ("num.network.threads", DELETE, None))
     altered("taken away", name, *((key, DELETE, None) for key in taken), ("num.network.threads", SET, "6"))

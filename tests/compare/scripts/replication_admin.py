@@ -89,7 +89,7 @@ def _held(play: Play, topic: str, broker: int) -> bool:
 
 @script(properties=CLUSTER)
 def under_way(play: Play) -> None:
-    """The broker that is to have a replica is down."""
+    """The broker that should get a replica is down."""
     a, b = play.topic("a", 2, replicas=(1, 2)), play.topic("b", replicas=(2, 1))
     play.write(a.name, batch(3))
     play.cluster.stop(3)

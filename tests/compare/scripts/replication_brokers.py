@@ -1,4 +1,4 @@
-"""The cluster as its brokers and its controller describe it, and the requests that each of them answers alone."""
+"""The cluster as its brokers and its controller describe it, and the requests that only one of them answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 @script(properties=CLUSTER)
 def nodes_described(play: Play) -> None:
-    """Ask all nodes, first while all run and then without one."""
+    """Ask all nodes, first while all of them run and then while one is down."""
     for on in NODES:
         for version in versions("DescribeCluster"):
             for endpoint_type in (0, 1, 2, 3):
@@ -176,7 +176,7 @@ def settings_of_brokers(play: Play) -> None:
 
 
 def _until_told(play: Play, name: str, on: str, value: str | None) -> None:
-    """None where nothing is set."""
+    """Return None if nothing is set."""
 
     def told() -> bool:
         (result,) = play.quietly(

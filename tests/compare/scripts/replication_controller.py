@@ -1,5 +1,5 @@
-"""What brokers ask their controller: registrations, heartbeats, ISRs, directories, producer ids. The script plays a
-fourth broker, which asks."""
+"""Brokers' requests to their controller: registrations, heartbeats, ISRs, directories, producer ids. The script plays a
+fourth broker, which sends them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def registrations(play: Play) -> None:
     }.items():
         for version in (0, 3, 4):
             if version < 2 and ("director" in case or case == "from ZooKeeper"):
-                continue  # not said, and so nothing is wrong
+                continue  # an absent value can't be wrong
             broker.register(f"{case} (v{version})", version, **fields)
     for version in versions("BrokerRegistration"):
         broker.register(f"taken (v{version})", version)
@@ -150,9 +150,9 @@ def _isr(
 
 @script(properties=CLUSTER)
 def in_sync_replicas(play: Play) -> None:
-    """Asked for by a leader that only the script plays.
+    """The script plays the leader that proposes them.
 
-    A recovery state that isn't known is not asked for: Kafka's controller resigns over it.
+    It proposes no unknown recovery state, because Kafka's controller resigns over one.
     """
     broker = PlayedBroker(play).begin()
     topic_id = broker.lead("a", 1, 2)
@@ -217,7 +217,9 @@ def _partition_epoch(broker: PlayedBroker, topic_id: bytes, epoch: int, current:
     """Find the partition epoch by trying the next few in turn."""
     broker.beat()
     for guess in range(current, current + 4):
-        part = _isr(topic_id, (ID, epoch), (3, -1), partition_epoch=guess)  # no replica: nothing comes of it
+        part = _isr(
+            topic_id, (ID, epoch), (3, -1), partition_epoch=guess
+        )  # it has no replica, so nothing changes
         asked = {"broker_id": ID, "broker_epoch": epoch, "topics": [part]}
         answer = broker.play.quietly("AlterPartition", 3, asked, on="controller: scene")
         if answer.topics and answer.topics[0].partitions[0].error_code == 42:

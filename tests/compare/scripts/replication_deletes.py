@@ -1,4 +1,4 @@
-"""DeleteRecords while replicas follow, hang or are down: the low watermark is the lowest of those that are alive."""
+"""DeleteRecords while replicas follow, hang or are down: the low watermark is the lowest of the live replicas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def a_follower_that_hangs(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def with_a_leader_that_stops(play: Play) -> None:
-    """The next one begins where the one before did."""
+    """The next leader's log begins where its predecessor's did."""
     topic = play.topic("a")
     play.write(topic.name, batch(2), batch(2), batch(2))
     play.ask("below 3", "DeleteRecords", 2, delete_records(topic, 3))

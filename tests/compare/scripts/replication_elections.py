@@ -1,5 +1,4 @@
-"""Who leads: ElectLeaders of either type, elections that nobody requested, and replicas that may be elected though they
-are in no ISR."""
+"""Elections: ElectLeaders of either type, unrequested elections, and replicas that may be elected outside of an ISR."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 @script(properties=CLUSTER)
 def asked_for(play: Play) -> None:
-    """All run; then one of them doesn't, and then it does again."""
+    """Elect while all brokers run, then without one of them, and then with all of them again."""
     topics = {
         "led by another": play.topic("a", replicas=(1, 2, 3)),
         "led by nobody": play.topic("b", replicas=(1,)),
@@ -68,8 +67,8 @@ def _ask_for_all(play: Play, when: str, topics: dict[str, Topic], on: str) -> No
 
 @script(properties=CLUSTER)
 def without_the_last_of_the_isr(play: Play) -> None:
-    """A broker that left before, and lacks what was committed since, is elected because somebody says so, or by a
-    setting; or it is eligible, since nothing could be committed without it."""
+    """A broker that left earlier lacks the records committed since. It is elected by request or by a setting. Or it is
+    eligible, if nothing could be committed without it."""
     plain = play.topic("a", replicas=(2, 3))
     before = play.topic("b", replicas=(2, 3), unclean_leader_election_enable="true")
     later = play.topic("c", replicas=(2, 3))
@@ -117,7 +116,7 @@ def _each_kind(play: Play, when: str, topic: Topic) -> None:
 
 @script(properties=CLUSTER)
 def eligible_replicas(play: Play) -> None:
-    """Replicas that left an ISR which was too small by then may lead, if they shut down cleanly."""
+    """Replicas that left an ISR below its minimum may lead if they shut down cleanly."""
     two = play.topic("a", min_insync_replicas="2")
     three = play.topic("b", min_insync_replicas="3")
     one = play.topic("c", min_insync_replicas="1")

@@ -1,4 +1,4 @@
-"""What a broker that isn't the leader answers: in every version, to clients and to anyone that claims to be a
+"""Answers of a broker that isn't the leader: in every version, to clients and to anyone that claims to be a
 replica."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def delete_records(topic: Topic, offset: int, timeout_ms: int = 10_000) -> Field
 
 @script(properties=CLUSTER)
 def asked_to_lead(play: Play) -> None:
-    """Broker 1 leads, broker 2 follows, and broker 3 has no replica."""
+    """Broker 1 is the leader, broker 2 a follower, and broker 3 has no replica."""
     topic = play.topic("a", replicas=(1, 2))
     play.write(topic.name, batch(3))
     for broker in (2, 3):
@@ -47,7 +47,7 @@ def asked_to_lead(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def fetched_from(play: Play) -> None:
-    """Any replica serves consumers that say which version of Fetch they speak, up to what it knows as committed."""
+    """Any replica serves consumers of Fetch's newer versions, up to the offset that it knows as committed."""
     topic = play.topic("a", replicas=(1, 2))
     play.write(topic.name, batch(3))
     play.cluster.until_committed(topic.name, 3, on=2)

@@ -1,5 +1,5 @@
-"""What else brokers ask their controller: producer ids, directories, what clients asked of them, and the metadata log
-itself.
+"""Brokers' other requests to their controller: producer ids, directories, forwarded requests of clients, and the
+metadata log itself.
 
 Vote, BeginQuorumEpoch and EndQuorumEpoch are left out: barnabas doesn't serve them (GAPS.md), and Kafka's controller
 would vote.
@@ -128,7 +128,7 @@ def envelopes(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def tokens_in_envelopes(play: Play) -> None:
-    """Which a broker hands on of whom it has authenticated."""
+    """A broker forwards requests about tokens for the clients that it has authenticated."""
     renewers = [{"principal_type": "User", "principal_name": "b"}]
     owners = {
         "nobody named": (None, None),

@@ -125,7 +125,7 @@ def consumer(play: Play) -> None:
         "described at last",
         lambda answer: (
             answer.groups[0].group_state == "Empty"
-        ),  # it is told what is committed, as far as is known
+        ),  # the answer describes only what is known to be committed
         "ConsumerGroupDescribe",
         1,
         {"group_ids": [group]},

@@ -18,7 +18,7 @@ def sent(play: Play, case: str, topic: Topic, sequence: int, *, acks: int = -1, 
 @script(properties=CLUSTER)
 def refused_while_too_few_are_in_sync(play: Play) -> None:
     """The number of replicas in sync is checked before duplicates. So the retry of a stored batch may be refused too,
-    and counts as a duplicate only once the replicas are back. A batch behind a refused one is then out of order."""
+    and counts as a duplicate only once the replicas are back. A batch after a refused one is then out of order."""
     topic = play.topic("a", min_insync_replicas="2")
     play.write(topic.name, sequenced(0), sequenced(1))
     for broker in (2, 3):

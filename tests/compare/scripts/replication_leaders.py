@@ -1,4 +1,4 @@
-"""Leaders that stop, are killed, or hang: who leads then, what is kept, what clients learn, what is truncated."""
+"""Leaders that stop, are killed, or hang: their successors, kept and truncated records, and the clients' answers."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def a_kill(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def records_that_only_the_leader_had(play: Play) -> None:
-    """The records were answered, but not committed: another leader writes others in their place."""
+    """The records were acknowledged, but not committed: another leader writes others in their place."""
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     for follower in (2, 3):
         play.cluster.pause(follower)
-    # By the end of this one the followers' fetches have run out, which would be answered with the next batch.
+    # By the end of this case the followers' fetches, which the next batch would answer, have timed out.
     play.quietly("Fetch", 12, fetch((topic, 0, 2), min_bytes=1, max_wait_ms=2 * SHORT_MS))
     lost = [record(b"lost %d" % i, offset_delta=i) for i in range(5)]
     for _ in range(2):
@@ -109,7 +109,7 @@ def records_that_only_the_leader_had(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def a_leader_that_hangs(play: Play) -> None:
-    """When it wakes up, it believes that it leads, until it learns otherwise."""
+    """When the broker wakes up, it believes that it leads, until it learns otherwise."""
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     play.cluster.pause(1)

@@ -1,4 +1,4 @@
-"""How brokers and the controller describe the cluster: when it is complete, and when one of them is missing."""
+"""How brokers and the controller describe the cluster when it is complete and when a broker is missing."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def a_leader_alone(play: Play) -> None:
 
 @script(properties=CLUSTER)
 def a_follower_that_hangs(play: Play) -> None:
-    """The follower is in the ISR until its session ends. Requests that wait for it then continue, or time out
+    """The follower is in the ISR until its session ends. Requests that wait for it continue then, or time out
     before."""
     topic = play.topic("a", replicas=(1, 2), min_insync_replicas="2")
     other = play.topic("b", replicas=(1, 2))

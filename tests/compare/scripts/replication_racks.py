@@ -12,7 +12,7 @@ from ..requests import fetch
 
 @script(properties=CLUSTER)
 def preferred_read_replica(play: Play) -> None:
-    # Never two in one rack beside the leader: who of them caught up last is preferred.
+    # No rack has two replicas beside the leader's: Kafka would prefer the one that caught up last.
     topic, other = play.topic("a"), play.topic("b", replicas=(2, 1))
     for each in (topic, other):
         play.quietly(

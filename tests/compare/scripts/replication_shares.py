@@ -17,7 +17,7 @@ SHARE_STATES = "__share_group_state"
 
 
 def _states_move(play: Play, group: str, topic: Topic, broker: int, instead_of: int) -> None:
-    """Wait until one broker has the states, and the other one knows that it hasn't."""
+    """Wait until one broker has the states, and the other one knows that it doesn't."""
     coordinated_by(play, SHARE_STATES, broker)
 
     def told_by(on: int) -> set[int]:
@@ -31,7 +31,7 @@ def _states_move(play: Play, group: str, topic: Topic, broker: int, instead_of: 
 
 @script(properties=CLUSTER, needs=STATES)
 def states(play: Play) -> None:
-    """The next broker knows what one broker has written."""
+    """The next broker knows the states that the first one has written."""
     topic = play.topic("t", 3)
     group = play.name("g")
     every = [(topic, index) for index in range(3)]

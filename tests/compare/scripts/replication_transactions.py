@@ -107,7 +107,7 @@ def everything_elsewhere(play: Play) -> None:
 
 
 def _asked_of_others(play: Play, routed: Routed, topic: Topic, group: str) -> None:
-    """What is asked of whom it isn't for, and by whom it isn't for any more."""
+    """Send requests to brokers that aren't, or no longer are, responsible for them."""
     old = Producer(routed.as_play(), "old", tv=1).init()
     old.send(topic)
     asked: dict[str, dict[str, Any]] = {
@@ -145,7 +145,7 @@ def _asked_of_others(play: Play, routed: Routed, topic: Topic, group: str) -> No
 
 @script(properties=CLUSTER)
 def a_coordinator_that_moves(play: Play) -> None:
-    """The coordinator moves from broker 1 to 2 and back, with a transaction open, and with one that is to be ended."""
+    """The coordinator moves from broker 1 to 2 and back, with one transaction open and one that is being ended."""
     topic = play.topic("a", replicas=(3, 1, 2))
     routed = Routed(play, leaders={topic.name: 3})
     _there(play, routed)
@@ -241,7 +241,7 @@ def _stable_end(play: Play, topic: Topic, broker: int) -> int:
 
 @script(properties=CLUSTER)
 def a_coordinator_killed(play: Play) -> None:
-    """It is killed with a transaction open, which has offsets of a group that it coordinates too."""
+    """The broker is killed with a transaction open that has offsets of a group, which the broker coordinates too."""
     topic = play.topic("a", replicas=(1, 2))
     group = play.name("g")
     for internal in (OFFSETS, TRANSACTIONS):

@@ -30,7 +30,7 @@ LONGEST_MS = 1_800_000
 
 
 def of_each(table: Table, make: Callable[[str], Fields], case: str = "") -> dict[str, Fields]:
-    """The request about one group for each of them, but of those that others have and that aren't there."""
+    """Return the request about one group for each group, except for missing groups of others."""
     return {
         f"{case}{suffix}": make(group)
         for suffix, group in zip(("mine", "other", "gone-mine"), table.names, strict=False)

@@ -157,7 +157,7 @@ def in_a_fetch_session(play: Play) -> None:
         session.asks("added, though lost", (mine, 1, 0))
         table.give(acl(CHANGING, TOPIC, mine.name, READ))
         session.asks("may again")
-    # Who waits was let in.
+    # A waiting request has already been authorized.
     end = play.quietly("ListOffsets", 4, _latest(mine.name)).topics[0].partitions[0].offset
     asked = fetch((mine, 0, end), max_wait_ms=LONG_MS, min_bytes=1)
     waiting = play.send("lost while it waits", "Fetch", 12, asked, on=on)

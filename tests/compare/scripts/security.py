@@ -1,4 +1,4 @@
-"""The answers of a Kafka without an authorizer, tokens and SASL; and SCRAM credentials, which need none of these."""
+"""The answers of a Kafka without an authorizer, tokens and SASL, and SCRAM credentials, which need none of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letter queues of share groups (KIP-1191): their records, and what survives of a record on its way there."""
+"""Dead letter queues of share groups (KIP-1191): their records, and the parts of a record that they keep."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ENABLE = "errors.deadletterqueue.group.enable"
 
 
 def _queue(play: Play, suffix: str, *, enabled: bool = True) -> Topic:
-    """Create a topic whose replicas aren't compared batch by batch: Kafka writes records together that are rejected
-    meanwhile."""
+    """Create a topic whose replicas aren't compared batch by batch: Kafka writes records that are rejected meanwhile
+    together."""
     name = f"dlq.{play.name(suffix)}"
     placed = [{"partition_index": 0, "broker_ids": [1, 2, 3]}]
     topic = {
@@ -83,7 +83,7 @@ def _until_queued(play: Play, queue: Topic, count: int, partition: int = 0) -> N
 
 
 def _until_archived(play: Play, group: str, topic: Topic, first: int, last: int, partition: int = 0) -> None:
-    """Wait until the last write about each of these offsets says that it is archived, in a range or alone."""
+    """Wait until the last write about each of these offsets says that it is archived, in a range or on its own."""
 
     def archived() -> bool:
         states: dict[int, int] = {}
@@ -120,8 +120,8 @@ def what_goes_there(play: Play) -> None:
     _until_queued(play, queue, 7)
     _until_archived(play, group, topic, 7, 9)
     play.note("in the queue", _queued(play, queue))
-    # After these Kafka writes once for each offset of a batch that it tracks offset by offset. The next fetch's
-    # acquisition and the write of the letter before come in either order.
+    # After these, Kafka writes once for each offset of a batch that it tracks offset by offset. The next fetch's
+    # acquisition and the previous letter's write come in either order.
     play.note("written", share_records_of(play, group, topic)[:7])
     play.ask("its state", "ReadShareGroupState", 0, read(group, (topic, 0)))
 

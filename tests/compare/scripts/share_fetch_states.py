@@ -1,9 +1,9 @@
 """Every acknowledgement in every state of a record that a share group has in flight, cell by cell (KIP-932).
 
-The state is that of a whole batch, or of each of its offsets once one of them was told apart. It is met by whoever had
-the batch last and by somebody else, with one type for all of a batch, for a part of it and for one offset, and with a
-type for each. A refused acknowledgement changes nothing, so that the next one meets the same state; where it is taken
-each has a batch of its own.
+The state is that of a whole batch, or of each of its offsets once one of them is tracked separately. The batch's last
+owner and another member acknowledge it: with one type for the whole batch, for a part of it and for one offset, and
+with a type for each offset. A refused acknowledgement changes nothing, so the next one meets the same state. Each
+accepted acknowledgement has its own batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Asked = tuple[int, int, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two batches of one state, by their first offsets: one is whole, of the other the middle was told apart."""
+    """Two batches of one state, by their first offsets. One is whole; the middle of the other is tracked separately."""
 
     state: str
     owner: ShareConsumer
@@ -79,7 +79,7 @@ def _take(who: ShareConsumer, state: str, whole: int) -> Pair:
 
 
 def _every_state(play: Play, group: str, topic: Topic) -> Iterator[Pair]:
-    """Yield pairs behind the first record, and last a pair that nobody has acquired yet."""
+    """Yield pairs after the first record, and last a pair that nobody has acquired yet."""
     firsts = iter(range(1, 1000, 2 * SIZE))
 
     def member(name: str) -> ShareConsumer:
@@ -145,7 +145,7 @@ def what_is_refused(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def what_is_taken(play: Play) -> None:
-    """The owner acknowledges: each type in each shape has two batches of its own."""
+    """The owner acknowledges. Each type in each shape has its own two batches."""
     topic = play.topic("t")
     group = share_group(play, "g", (topic, 0))
     pairs = len(KINDS) * SHAPES

@@ -74,7 +74,7 @@ def refused(play: Play) -> None:
 
 @script(properties="shares", needs=NEEDS)
 def a_life(play: Play) -> None:
-    """Members join, share, change their subscriptions and leave; topics grow and are deleted."""
+    """Members join, share, change their subscriptions and leave. Topics grow and are deleted."""
     topic, other = play.topic("t", partitions=3), play.topic("u")
     group = play.name("g")
     coordinators_are_there(play, topic, group)

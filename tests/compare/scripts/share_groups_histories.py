@@ -97,7 +97,7 @@ class History:
             self.beat(f"{member} says {epoch}", member, epoch)
 
     def somebody_asks(self) -> None:
-        """For offsets; with members they stay as they are."""
+        """Ask to change offsets, which stay as they are while there are members."""
         topic = self.chance.choice(self.topics)
         if self.chance.random() < 0.5:
             fields = alter(self.group, {topic.name: {0: self.chance.randrange(100)}})

@@ -1,6 +1,6 @@
 """Every request in every state of a share group, and by each epoch of a member, cell by cell (KIP-932).
 
-Each meets a group of its own.
+Each request has its own group.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Random histories of a streams group, from seeds. Member ids are the clients' own, so that all is determined.
+"""Random histories of a streams group, from seeds. The clients choose their member ids, so that everything is
+deterministic.
 
-A handful is recorded; more are played to both, live, with
+A few histories are recorded. More are played live to both brokers with
 
     COMPARE_MORE_HISTORIES=8-107 python -m tests.compare both 'streams_groups_histories/more*'
 """
@@ -92,8 +93,8 @@ class History:
         self.play.note(self.case("records"), records_of(self.play, self.group, self.topic, self.other))
 
     def something_is_written(self) -> None:
-        """To each partition of `__consumer_offsets`: what a heartbeat that wrote nothing has found out of the topology
-        Kafka doesn't show before that."""
+        """Write to each partition of `__consumer_offsets`. Until then Kafka doesn't show what a heartbeat that wrote
+        nothing has found out about the topology."""
         for number in range(OFFSETS_PARTITIONS):
             fields = commit(self.play.name(f"beside{number}"), (self.topic, 0, self.step))
             self.play.quietly("OffsetCommit", 9, fields)

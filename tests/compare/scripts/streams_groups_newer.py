@@ -45,7 +45,7 @@ def versions(play: Play) -> None:
 
 @script(properties="streams")
 def told_offsets(play: Play) -> None:
-    """The last offsets reported are kept and shown; the member that is furthest gets the copy."""
+    """The last reported offsets are kept and shown. The most advanced member gets the copy."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -92,7 +92,7 @@ def told_offsets(play: Play) -> None:
 
 @script(properties="streams_many")
 def back_at_once(play: Play) -> None:
-    """A member that leaves and comes back before the next assignment has what it had."""
+    """A member that leaves and comes back before the next assignment has its old tasks."""
     topic = play.topic("t", partitions=4)
     group = play.name("g")
     coordinator_is_there(play, group)

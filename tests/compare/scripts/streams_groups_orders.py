@@ -1,5 +1,5 @@
-"""Streams groups of dozens of subtopologies: who gets which task, and the order in which answers list tasks and
-partitions."""
+"""Streams groups of dozens of subtopologies: which member gets which task, and the order of tasks and partitions in
+answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def many_subtopologies(play: Play) -> None:
 
 
 def _live(play: Play, topics: list[Topic], count: int, standbys: int) -> None:
-    """Members join one after the other, each in a process of its own, and report what they have."""
+    """Members join one after the other, each in its own process, and report their tasks."""
     group = play.name(f"g{count}")
     coordinator_is_there(play, group)
     set_for_group(play, group, num_standby_replicas=str(standbys))
@@ -60,7 +60,7 @@ def _live(play: Play, topics: list[Topic], count: int, standbys: int) -> None:
 
 
 def _report(play: Play, group: str, member: str) -> Fields:
-    """Return what a member has, as the group knows it."""
+    """Return a member's tasks as the group knows them."""
     (described,) = play.quietly("StreamsGroupDescribe", 0, {"group_ids": [group]}).groups
     (known,) = [each for each in described.members if each.member_id == member]
     return streams_beat(

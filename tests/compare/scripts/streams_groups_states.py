@@ -1,7 +1,7 @@
-"""Every request in every state of a streams group, cell by cell (KIP-1071). Each meets a group of its own.
+"""Every request in every state of a streams group, cell by cell (KIP-1071). Each request has its own group.
 
-Of the states of `STREAMS_GROUP_STATES` a client can reach all; of a group that isn't ready, or that is assigned, those
-with members who still have to give up something, too.
+A client can reach all states of `STREAMS_GROUP_STATES`. For a group that isn't ready or is assigned, this includes the
+states in which members still have to give up tasks.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Scene:
         return 3
 
     def joined(self, group: str) -> int:
-        """A third member has joined, which nobody else knows of yet."""
+        """A third member has joined, which the others don't know of yet."""
         epoch = self.stable(group)
         self._beat(streams_join(group, "three", self.of, "p3"))
         return epoch

@@ -1,4 +1,4 @@
-"""Static members of streams groups: each request to each instance, who leaves for a while, who is back (KIP-1071)."""
+"""Static members of streams groups: each request to each instance, leaving for a while, and coming back (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def cells(play: Play) -> None:
 
 @script(properties="streams")
 def a_life(play: Play) -> None:
-    """A member leaves and comes back, as itself and as others, with the same fields and with other ones."""
+    """A member leaves and comes back, as itself and as other members, with the same fields and with other ones."""
     topic = play.topic("t", partitions=3)
     group = play.name("g")
     coordinator_is_there(play, group)

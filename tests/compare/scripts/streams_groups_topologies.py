@@ -1,5 +1,5 @@
-"""Topologies of streams groups: which one a group takes, topics that don't fit, partitions of internal topics; and what
-depends on time (KIP-1071)."""
+"""Topologies of streams groups: which one a group accepts, topics that don't fit, partitions of internal topics, and
+time limits (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def partition_counts(play: Play) -> None:
 
 @script(properties="streams")
 def topologies(play: Play) -> None:
-    """Which topology a group takes, and for how long."""
+    """Which topology a group accepts, and for how long."""
     topic, other = play.topic("t", partitions=2), play.topic("u", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -142,7 +142,7 @@ def topologies(play: Play) -> None:
 
 @script(properties="streams")
 def delays(play: Play) -> None:
-    """The first assignment waits for others, and is made when the time is up; the next ones keep their distance."""
+    """The first assignment waits for other members until its delay is over. Later ones keep their distance."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)
@@ -200,7 +200,7 @@ def timeouts(play: Play) -> None:
 
 @script(properties="streams")
 def a_restart(play: Play) -> None:
-    """Members continue from where they were; what is only in memory is gone."""
+    """Members continue from where they were. State held only in memory is gone."""
     topic = play.topic("t", partitions=2)
     group = play.name("g")
     coordinator_is_there(play, group)

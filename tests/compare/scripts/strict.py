@@ -1,4 +1,4 @@
-"""A broker with its switches turned and its defaults changed: `PROPERTIES["strict"]`."""
+"""A broker with switched options and changed defaults: `PROPERTIES["strict"]`."""
 
 from __future__ import annotations
 

@@ -380,7 +380,7 @@ def create_partitions(play: Play) -> None:
 
 @script
 def a_topic_grows(play: Play) -> None:
-    """New partitions serve at once; old ones keep their records."""
+    """New partitions serve at once. Old ones keep their records."""
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     play.ask("a second one", "CreatePartitions", 3, more((topic.name, 2)))

@@ -31,7 +31,7 @@ def every_state(play: Play) -> None:
                 who = (producer.transactional_id, *relations(producer, other)[relation])
                 case = f"{state}, {relation} (v{version})"
                 if version == 5:
-                    # Answered wholly or not at all: the one that is there may be in the transaction already.
+                    # The broker verifies all partitions or none, though t-0 may be in the transaction already.
                     verified = add_partitions(*who, (topic, 0), (new, 1), verify_only=True)
                     play.ask(f"verified: {case}", "AddPartitionsToTxn", 5, verified)
                 asked = add_partitions(*who, (topic, 0), (new, 1))

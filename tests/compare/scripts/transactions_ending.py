@@ -35,7 +35,7 @@ def relations(producer: Producer, other: Producer) -> dict[str, tuple[int, int]]
 
 @script
 def every_state(play: Play) -> None:
-    """Each cell has a transactional id of its own. Each request is sent twice, since a retry is a case of its own."""
+    """Each cell has its own transactional id. Each request is sent twice, because a retry is a separate case."""
     coordinator_is_there(play)
     topic = play.topic("t")
     other = Producer(play, "other").init()
@@ -161,7 +161,7 @@ def both_versions_by_turns(play: Play) -> None:
 
 @script
 def ends_that_come_late(play: Play) -> None:
-    """The end of one transaction is delivered again within the next: V1 takes it for that one's (KAFKA-17754)."""
+    """The end of one transaction is delivered again during the next. V1 mistakes it for that one's (KAFKA-17754)."""
     coordinator_is_there(play)
     for tv, version in ((1, 4), (2, 5)):
         for commit in (True, False):

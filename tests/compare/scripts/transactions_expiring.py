@@ -76,7 +76,7 @@ def asked_of(producer: Producer, topic: Any) -> list[tuple[str, str, int, Any]]:
 
 @script(properties="expiring")
 def producers_of_a_partition(play: Play) -> None:
-    """A producer isn't forgotten while it has a transaction open there; and the time of a marker counts."""
+    """A producer isn't forgotten while it has a transaction open there. The time of a marker counts, too."""
     coordinator_is_there(play)
     topic = play.topic("t", 2)
     ended, ongoing = (Producer(play, name, tv=1).init() for name in ("ended", "ongoing"))

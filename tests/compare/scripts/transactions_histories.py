@@ -1,8 +1,9 @@
 """Random histories of transactional producers, from seeds: they begin, send, add, end, crash, are fenced, and time out.
 
-An end is answered before it is complete, and Kafka completes it by the way: so each step begins at rest, and
+An end is answered before it is complete, and Kafka completes it later. So each step begins at rest, and
 CONCURRENT_TRANSACTIONS is retried and not compared. Everything else has to be equal: errors, offsets of records and
-markers, last stable offsets, aborted transactions. A handful is recorded; more are played to both, live, with
+markers, last stable offsets, aborted transactions. A few histories are recorded. More are played live to both brokers
+with
 
     COMPARE_MORE_HISTORIES=6-105 python -m tests.compare both 'transactions_histories/more*'
 """
@@ -50,7 +51,7 @@ Who = tuple[str, int, int]
 
 
 class Instance:
-    """A client that calls itself by a transactional id: the one that lives, or a zombie with what it knew."""
+    """A client with a transactional id: the live instance, or a zombie with old knowledge."""
 
     def __init__(self, name: str, tv: int) -> None:
         self.name = name
@@ -87,7 +88,7 @@ class History:
     # --- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, instance: Instance, what: str, api: str, version: int, fields: Any) -> Any:
-        """Ask one case, beginning at rest. Ask again as long as the answer says that it came too early."""
+        """Ask one case, beginning at rest. Ask again while the answer says that the request came too early."""
         self.count += 1
         case = f"{self.seed}.{self.step}.{self.count} {what} of {instance.name[-1]}"
         name = instance.name
@@ -161,7 +162,7 @@ class History:
         self.send(instance, partition, count=self.chance.randrange(1, 4))
 
     def write_wrongly(self, instance: Instance) -> None:
-        """Not added, from another place in the sequence, or by an older version of Produce."""
+        """Write to a partition that wasn't added, with a wrong sequence, or by an older version of Produce."""
         partition = self.chance.randrange(PARTITIONS)
         skipped = self.chance.choice((0, -1, 1, 3))
         version = self.chance.choice((9, 11, 12, PRODUCE_VERSION[instance.tv]))
@@ -228,7 +229,7 @@ class History:
                 self.ask(instance, "a lie: a batch", "Produce", PRODUCE_VERSION[instance.tv], asked)
 
     def crash(self, instance: Instance) -> None:
-        """The client loses its connection, and with it all that it knew; or it is only believed to be dead."""
+        """The client loses its connection and all of its knowledge. Or it is only believed to be dead."""
         index = self.live.index(instance)
         fresh = Instance(instance.name, self.chance.choice((1, 2)))
         if self.chance.random() < 0.6:
@@ -298,7 +299,7 @@ class History:
             self.late.send(self.topic, partition)
 
     def time_out(self) -> None:
-        """Let the transaction time out. Its client comes back, and doesn't know of that."""
+        """Let the transaction time out. Its client comes back without knowing that."""
         self.step += 1
         late = Instance(self.late.transactional_id, self.late.tv)
         self.names.append(late.name)

@@ -66,7 +66,7 @@ def an_id_without_an_epoch(play: Play) -> None:
 
 
 def histories(play: Play, topic: Topic, label: str) -> Iterator[tuple[str, Producer]]:
-    """A producer in each state that one can be in, at an epoch above 2."""
+    """Bring producers to each possible state, at an epoch above 2."""
 
     def fresh(state: str, tv: int = 2) -> Producer:
         producer = Producer(play, f"{state}-{label}".replace(" ", "-"), tv=tv)
@@ -117,7 +117,7 @@ def given(producer: Producer, other: Producer) -> dict[str, tuple[int, int]]:
 
 @script
 def what_is_given_in_each_state(play: Play) -> None:
-    """Each case has a transactional id of its own, is asked again, and once more with what it was answered."""
+    """Each case has its own transactional id. It is asked again, and once more with the values in its answer."""
     coordinator_is_there(play)
     topic = play.topic("t")
     other = Producer(play, "other").init()

@@ -1,6 +1,6 @@
-"""The levels 0 and 1 of transaction.version: what is stored, and how clients of either version are answered.
+"""The levels 0 and 1 of transaction.version: the stored records, and the answers to clients of either version.
 
-The broker is put back to level 2.
+At the end the script sets the broker back to level 2.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def transactions_at_each_level(play: Play) -> None:
 
 @script(properties="transactions")
 def an_end_of_version_2_at_level_0(play: Play) -> None:
-    """It is refused, except for aborts of transactions that aren't open, which end nothing."""
+    """The end is refused, except for aborts of transactions that aren't open, which end nothing."""
     coordinator_is_there(play)
     topic = play.topic("t")
     with at_level(play, 0):
@@ -111,7 +111,7 @@ def an_end_of_version_2_at_level_0(play: Play) -> None:
                 asked = end_txn(*producer.who, commit=commit)
                 play.ask(label, "EndTxn", 5, asked)
                 play.ask(f"what is known: {label}", "DescribeTransactions", 0, describe(name))
-                # From here on, Kafka treats what it refused as pending.
+                # From here on, Kafka treats the refused end as pending.
                 play.ask(f"then again: {label}", "EndTxn", 5, asked)
                 play.ask(f"then by v4: {label}", "EndTxn", 4, asked)
                 rest(play, name)

@@ -1,7 +1,7 @@
 """How a coordinator treats the records that it loads: every state, and epochs at their end (KIP-360, KIP-890).
 
-A client that may write to `__transaction_state` puts the records there, and the broker reads them when it restarts: so
-no client has to send 32766 requests.
+A client that may write to `__transaction_state` puts the records there, and the broker reads them when it restarts.
+So no client has to send 32766 requests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LAST_EPOCHS = (32764, 32765, 32766, 32767)
 
 @dataclass(slots=True)
 class Found:
-    """A transactional id and the record that is put for it."""
+    """A transactional id and the record that the script puts for it."""
 
     name: str
     producer_id: int
@@ -58,7 +58,7 @@ class Found:
 
 
 class Records:
-    """Puts records, each with a producer id of its own."""
+    """Puts records, each with its own producer id."""
 
     def __init__(self, play: Play, topic: Topic) -> None:
         self.play = play
@@ -97,7 +97,7 @@ class Records:
 
 
 def ways(found: Found) -> dict[str, list[tuple[str, int, dict[str, Any]]]]:
-    """What is asked of one record's transactional id, each way of an id of its own."""
+    """The ways to ask about one record. Each way has its own transactional id."""
     me = (found.name, found.producer_id)
 
     def end(version: int, epoch: int, *, commit: bool) -> tuple[str, int, dict[str, Any]]:
@@ -161,7 +161,7 @@ def topic_is_there(play: Play, topic: Topic) -> None:
 
 
 def odd_records(records: Records) -> Iterator[tuple[str, Found]]:
-    """Records as older brokers wrote them, with every tag, and with partitions that aren't there."""
+    """Records as older brokers wrote them, with every tag, and with missing partitions."""
     for version in (0, 1):
         for status, state in STATES.items():
             suffix = f"{state}-v{version}"

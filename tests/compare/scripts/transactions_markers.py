@@ -117,7 +117,7 @@ def several_markers(play: Play) -> None:
 
 @script
 def markers_of_the_coordinators_producers(play: Play) -> None:
-    """A marker at a transaction's partition: the coordinator doesn't notice, and its own marker comes as well."""
+    """A client's marker in a transaction's partition: the coordinator doesn't notice, and sends its own, too."""
     coordinator_is_there(play)
     for tv in (1, 2):
         for version, transaction_version in ((1, 0), (2, 0), (2, 1), (2, 2)):
@@ -150,7 +150,7 @@ def markers_of_the_coordinators_producers(play: Play) -> None:
 
 @script
 def markers_of_pending_offsets(play: Play) -> None:
-    """A marker in `__consumer_offsets`: the offsets are there once it is answered."""
+    """A marker in `__consumer_offsets`: the offsets exist once the marker is answered."""
     coordinator_is_there(play)
     topic = play.topic("t", 2)
     for tv in (1, 2):

@@ -178,7 +178,7 @@ def offsets_before_and_after_the_end(play: Play) -> None:
 
 @script
 def pending_offsets_and_the_group(play: Play) -> None:
-    """What pending offsets prevent."""
+    """Pending offsets prevent some changes of the group."""
     coordinator_is_there(play)
     topic = play.topic("t", 2)
     for tv in (1, 2):

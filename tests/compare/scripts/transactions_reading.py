@@ -1,4 +1,4 @@
-"""What readers see of transactions: Fetch, ListOffsets and DescribeProducers, at both isolation levels."""
+"""Transactions as readers see them: Fetch, ListOffsets and DescribeProducers, at both isolation levels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def interleaved(play: Play, topic: Topic) -> dict[str, Producer]:
     a.end()  # 8
     c.send(topic, count=2)  # 9, 10
     b.send(topic)  # 11
-    play.tick()  # the latest timestamp is this marker's alone
+    play.tick()  # only this marker has the latest timestamp
     b.end(commit=False)  # 12
     play.write(topic.name, batch(2, base_timestamp=play.now_ms))  # 13, 14
     return found
@@ -59,7 +59,7 @@ def fetches(play: Play) -> None:
                     case = f"offset of {moment} at level {level}, {when} (v{version})"
                     play.ask(case, "ListOffsets", version, asked)
         play.ask(f"producers {when}", "DescribeProducers", 0, producers((topic, 0)))
-        play.tick()  # and then this one's
+        play.tick()  # and then this transaction's
         found["c"].end(commit=False)
 
 
@@ -80,7 +80,7 @@ def every_version_of_a_fetch(play: Play) -> None:
 
 @script
 def aborted_lists_of_many_segments_and_index_entries(play: Play) -> None:
-    """How far up aborted transactions are listed: to the offset index's next entry, the next segment, or the end."""
+    """Aborted transactions are listed up to the offset index's next entry, the next segment, or the log's end."""
     coordinator_is_there(play)
     for case, configs in {
         "few index entries": {"index_interval_bytes": "4096"},

@@ -1,4 +1,4 @@
-"""What is left of transactions, of their producers and of their offsets after the broker was stopped or killed."""
+"""What remains of transactions, their producers and their offsets after the broker was stopped or killed."""
 
 from __future__ import annotations
 

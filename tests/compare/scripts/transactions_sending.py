@@ -36,7 +36,7 @@ def sent(play: Play, producer: Producer, topic: Topic, sequence: int = 0, **lies
 
 @script
 def every_state(play: Play) -> None:
-    """Send to the partition that the transaction has, or had, and to a new one."""
+    """Send to a partition that the transaction has or had, and to a new one."""
     coordinator_is_there(play)
     topic, new = play.topic("t"), play.topic("new")
     other = Producer(play, "other").init()
@@ -122,7 +122,7 @@ def every_version(play: Play) -> None:
 
 @script
 def a_first_batch_with_a_wrong_sequence(play: Play) -> None:
-    """The batch is verified, or added, before its sequence is checked; and its sequence is remembered."""
+    """The batch is verified, or added, before its sequence is checked. Its sequence is remembered."""
     coordinator_is_there(play)
     for version in (11, 12):
         topic = play.topic(f"t{version}")

@@ -1,4 +1,4 @@
-"""What a broker stores of transactions: the records of `__transaction_state`, and the `.txnindex` of a segment."""
+"""A broker's records about transactions in `__transaction_state`, and the `.txnindex` of a segment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Transactions that take too long: the coordinator fences and aborts them. All of a script's time out together."""
+"""Transactions that take too long: the coordinator fences and aborts them. All of a script's transactions time out
+together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers while an end is in progress: Prepare*, held there for good.
 
-A marker of a later epoch, sent by a client, makes the partition refuse the coordinator's own, which the coordinator
-then stops sending. This script compares CONCURRENT_TRANSACTIONS.
+A client sends a marker of a later epoch. So the partition refuses the coordinator's marker, and the coordinator stops
+sending it. This script compares CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def every_request(play: Play) -> None:
                         play.ask(f"adding {where} (v{version})", "AddPartitionsToTxn", version, asked)
                     asked = add_partitions(*who, (place, 0), verify_only=True)
                     play.ask(f"verifying {where}", "AddPartitionsToTxn", 5, asked)
-                    # Kafka asks again and again for 100 ms before it answers v12: not for all of them.
+                    # Kafka retries for 100 ms before it answers v12, so only some cases ask in v12.
                     for version in (9, 11, 12) if relation in ("the epoch", "the next") else (9, 11):
                         data = transactional(play, 0, producer_id=producer_id, producer_epoch=epoch)
                         asked = produce((place, 0, data), transactional_id=name)

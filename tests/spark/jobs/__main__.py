@@ -1,7 +1,7 @@
-"""`python -m tests.spark.jobs`: five jobs, each undisturbed once, and then killed at random on either broker.
+"""`python -m tests.spark.jobs`: runs each of five jobs once undisturbed, and then with random kills on either broker.
 
-Victims are Python workers, executors, the driver and the broker. In the course of each job its output topics are
-deleted and made again, too. Ends with status 1 where the sink lost or doubled a record.
+The victims are Python workers, executors, the driver and the broker. Each job's output topics are also deleted and
+created again while it runs. The exit status is 1 if the sink lost or doubled a record.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _run_all(options: argparse.Namespace, folder: Path) -> int:
             say(f"{kind}, with {len(kills)} kills, on {broker}, seed {options.seed}")
             try:
                 run, found = _trial(kind, broker, options, folder / f"{kind}-{broker}", kills)
-            except Exception as error:  # of one of ten, and the others are worth their while
+            except Exception as error:  # one of ten runs failed, and the others are still worth making
                 traceback.print_exc()
                 good = False
                 rows.append([kind, broker, f"{type(error).__name__}", *[""] * (len(HEADER) - 3)])
@@ -86,7 +86,7 @@ def _run_all(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _kills(kind: str, options: argparse.Namespace) -> list[Kill]:
-    """Not in the last batches: each kill is to find one that it can strike in."""
+    """Leave out the last batches, so that each kill finds a batch to strike in."""
     counts = {**VICTIMS, **dict(options.kills)}
     seed = random.Random(f"{options.seed} {kind}").randrange(1 << 30)
     return plan.draw(seed, options.chunks - LAST * KINDS[kind].generations, counts)
@@ -100,7 +100,7 @@ def _trial(
         KINDS[kind].make(options.seed + number, options.chunks // count, options.size)
         for number in range(count)
     ]
-    # Undisturbed, in larger batches: how the input is cut up is not to be seen in the output.
+    # The undisturbed run has larger batches: the output must not depend on how the input is cut into batches.
     max_offsets = options.size if kills else 5 * options.size
     master = options.master if kills else "local[2]"
     folder.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""`python -m tests.spark.jobs.driver`: one of the jobs, until all is written that its topics will ever hold.
+"""`python -m tests.spark.jobs.driver`: runs one of the jobs until it has written its complete output.
 
-It tells of its batches as `tests.spark.kills.supervisor` has it, and goes on from its checkpoint. A file `fed` in its
-folder says that no more will come.
+The driver reports its batches in the form that `tests.spark.kills.supervisor` expects, and continues from its
+checkpoint. A file `fed` in its folder says that the input is complete.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
-    # Executors are killed again and again, and one always runs.
+    # Executors are killed repeatedly, and one always runs.
     "spark.deploy.maxExecutorRetries": "-1",
-    # A task whose executor is gone isn't to wait for it.
+    # A task must not wait for an executor that is gone.
     "spark.locality.wait": "0",
-    # For so short a life the second compiler costs more than it gains.
+    # In such a short run the second compiler costs more than it gains.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.python.daemon.module": "tests.support.spark_workers",
@@ -47,7 +47,7 @@ def query_name(kind: str) -> str:
 
 
 def start(spark: SparkSession, bootstrap: str, folder: Path, name: str, max_offsets: int) -> StreamingQuery:
-    """Begin the job of this name, which takes so many offsets of each topic in a batch."""
+    """Start the job of this name, with a limit of offsets that a batch takes from each topic."""
     kind = KINDS[name]
     sources = {one: _source(spark, bootstrap, f"{PREFIX}-{one}", max_offsets) for one in kind.inputs}
 
@@ -90,7 +90,7 @@ def main() -> int:
     spark.sparkContext.setLogLevel("ERROR")
     query = start(spark, options.bootstrap, options.folder, options.kind, options.max_offsets)
     while not (options.folder / FED).exists():
-        query.awaitTermination(POLL_S)  # raises what fails it
+        query.awaitTermination(POLL_S)  # raises the query's failure
     query.processAllAvailable()
     for progress in query.recentProgress:
         late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
@@ -107,5 +107,5 @@ if __name__ == "__main__":
         traceback.print_exc()
         status = 1
     sys.stderr.flush()
-    # The JVM ends with this process, and need not be asked to stop its executors first.
+    # The JVM ends with this process, so its executors need not be stopped first.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Sends a job its input while it runs, a few chunks ahead of its batches, through whatever befalls the broker."""
+"""Sends a job its input while it runs, a few chunks ahead of its batches, even while the broker is killed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.spark.jobs.inputs import Chunks, Record
 
 PATIENCE_S = 600.0
 POLL_S = 0.3
-QUIET = {"log_level": 2, "log.connection.close": False}  # brokers that go away are no news here
+QUIET = {"log_level": 2, "log.connection.close": False}  # brokers are expected to go away here
 
 
 class Feeder:
-    """In a thread of its own, from `with` on.
+    """Feeds in its own thread, from the start of the `with` block.
 
-    ahead: how many chunks are sent before the batch that would read the first of them begins.
-    closing: is sent once the group has committed that all else was read, since it moves watermarks past it.
-    fed: a file, made when all was sent.
+    ahead: how many chunks are sent before the batch that reads the first of them begins.
+    closing: is sent last, once the group has committed all other records, because it moves watermarks past them.
+    fed: a file, created once everything has been sent.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Feeder:
             self._failure = RuntimeError(f"a record was not taken: {error}")
 
     def _is_read(self) -> bool:
-        """False also where the broker doesn't answer, being killed just then."""
+        """Also False if the broker doesn't answer because it was just killed."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
         topics = {f"{self._prefix}-{record.topic}" for chunk in self._chunks for record in chunk}
         try:

@@ -1,7 +1,7 @@
-"""What the jobs read: records by a seed, in chunks, of which each is an hour of event time.
+"""The jobs' input: records from a seed, in chunks of an hour of event time each.
 
-A job's final results are to be the same however its batches are cut. So no record comes late: within a chunk they are
-an hour early or late at most, and watermarks are many hours behind. A closing record moves them past everything.
+A job's final results must not depend on how its batches are cut. So no record comes late: within a chunk records are
+at most an hour early or late, and watermarks lag many hours behind. A closing record moves them past everything.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Chunks = list[list[Record]]
 
 
 def events(seed: int, chunks: int, size: int) -> Chunks:
-    """`in`: what users did, each record with a number of its own."""
+    """`in`: the users' actions. Each record has its own number."""
     chance = random.Random(seed)
     return [[_event(chance, chunk, chunk * size + index) for index in range(size)] for chunk in range(chunks)]
 
 
 def repeated(seed: int, chunks: int, size: int) -> Chunks:
-    """`in`: events, of which every third one comes again, some as late as three chunks on, and some twice."""
+    """`in`: events. Every third one is repeated, some of them twice, and some up to three chunks later."""
     chance = random.Random(seed)
     came: Chunks = [[] for _ in range(chunks)]
     for chunk in range(chunks):
@@ -74,7 +74,7 @@ def orders(seed: int, chunks: int, size: int) -> Chunks:
 
 
 def messages(seed: int, chunks: int, size: int) -> Chunks:
-    """`in`: records with and without key, value and headers; `to` and `partition` among these say where they go."""
+    """`in`: records with and without key, value and headers. The headers `to` and `partition` say where they go."""
     chance = random.Random(seed)
 
     def message(number: int) -> Record:
@@ -105,7 +105,7 @@ def closing_orders() -> list[Record]:
 
 
 def closing_messages() -> list[Record]:
-    """Nothing waits for a watermark there; the last batch has it."""
+    """Return one record. Nothing waits for a watermark there. The record is in the last batch."""
     return [Record("in", b"k0", b"the last", (("to", b"c"),))]
 
 

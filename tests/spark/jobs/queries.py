@@ -1,4 +1,4 @@
-"""The five jobs: what each does between its source and the sink."""
+"""The five jobs: what each of them does between its source and the sink."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Kind(NamedTuple):
     """A job.
 
     inputs, outputs: the suffixes of its topics' names. If there are several outputs, each row names its topic.
-    query: turns the rows of Spark's source, by input, into rows for the sink. It gets the prefix of the topics' names.
+    query: turns the rows of Spark's source, by input, into rows for the sink. Its argument is the topics' prefix.
     make: makes the input from a seed, a number of chunks and their size.
     close: makes the records that end the input.
-    generations: how many inputs come one after the other, each in new topics.
+    generations: how many inputs follow one another, each in new topics.
     """
 
     inputs: tuple[str, ...]
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 def state(sources: Sources, prefix: str) -> DataFrame:
-    """Each user's sums over three hours. A window begins every hour; its sums come once it is over."""
+    """Each user's sums over three hours. A window begins every hour, and its sums come out once it is over."""
     events = _parsed(sources["in"], EVENT).withWatermark("at", DELAY)
     sums = events.groupBy(fn.window("at", "3 hours", "1 hour"), "user").agg(
         fn.count("*").alias("count"),
@@ -55,7 +55,7 @@ def state(sources: Sources, prefix: str) -> DataFrame:
 
 
 def join(sources: Sources, prefix: str) -> DataFrame:
-    """Orders with their payments within two hours. Unpaid orders come once no payment can be in time any more."""
+    """Orders with their payments within two hours. Unpaid orders come out once it is too late for a payment."""
     orders = _parsed(sources["orders"], ORDER).withWatermark("at", DELAY)
     payments = _parsed(sources["payments"], PAYMENT, "paid_ms", "paid_at").withWatermark("paid_at", DELAY)
     in_time = "order = paid_order AND paid_at BETWEEN at AND at + INTERVAL 2 HOURS"
@@ -69,7 +69,7 @@ def deduplication(sources: Sources, prefix: str) -> DataFrame:
 
 
 def pandas_state(sources: Sources, prefix: str) -> DataFrame:
-    """Each user's hours, once they are over, each with a checksum over all of the user's hours so far."""
+    """Each user's hours once they are over, with a checksum over all of the user's hours so far."""
     events = _parsed(sources["in"], EVENT).withWatermark("at", DELAY)
     hours = events.groupBy("user").applyInPandasWithState(
         _hours_over, "key string, value string", "state string", "append", "EventTimeTimeout"

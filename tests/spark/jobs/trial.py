@@ -1,4 +1,4 @@
-"""One run of a job: topics are made, its input is fed while it runs and is killed, and its outputs are read."""
+"""One run of a job: creates its topics, feeds its input while it runs and is killed, and reads its outputs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ partition may go to any: its partition is -1."""
 
 @dataclass(slots=True)
 class Trial:
-    """A job to be run on a broker that is empty. master: Spark's. kind: its name.
+    """A job to run on an empty broker. master: Spark's master. kind: the job's name.
 
-    generations: its input. With the second the input topics are deleted and made again, and the query begins a new
-    checkpoint under its old name, as Spark asks for: the offsets in the old one are those of other records.
+    generations: its inputs. For the second one the input topics are deleted and created again, and the query begins a
+    new checkpoint under its old name. Spark requires that: the old checkpoint's offsets are those of other records.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Trial:
     _kept: Written = field(default_factory=Counter)
 
     def run(self, kills: Sequence[Kill], seed: int) -> tuple[Run, Written]:
-        """To its end. Raises AssertionError as `Supervisor.run_through` does."""
+        """Run the job to its end. Raise AssertionError as `Supervisor.run_through` does."""
         kind = KINDS[self.kind]
         self._create([*kind.inputs, *kind.outputs])
         run = Run()
@@ -59,7 +59,7 @@ class Trial:
             if number:
                 self._delete(kind.inputs)
                 self._create(kind.inputs)
-            # Places in the plan are taken in turn, so that each generation has its share of kills.
+            # Places in the plan are dealt out in turn, so that each generation has its share of kills.
             its_own = [kill._replace(at=kill.at // count) for kill in kills if kill.at % count == number]
             run.add(self._run_through(chunks, self.folder / f"{number}", its_own, seed))
         return run, self._kept + self._written()
@@ -74,7 +74,7 @@ class Trial:
             PREFIX,
             chunks,
             KINDS[self.kind].close(),
-            # What is not disturbed need not last.
+            # An undisturbed run need not last.
             ahead=AHEAD if kills else len(chunks),
             group=GROUP,
             fed=folder / FED,
@@ -101,9 +101,9 @@ class Trial:
         return found
 
     def _recreate_outputs(self) -> bool:
-        """Delete the job's output topics, and make them again. What a reader found there until then is kept.
+        """Delete the job's output topics and create them again. Keep the records that a reader found there before.
 
-        False where a transaction's markers are missing, as Apache Kafka may lose them: what it wrote can't be read
+        Return False if a transaction's markers are missing, as Apache Kafka may lose them: its records can't be read
         before the sink's next epoch.
         """
         bootstrap = self.server.bootstrap
@@ -119,7 +119,7 @@ class Trial:
 
     def _create(self, names: Sequence[str]) -> None:
         for name in names:
-            # Again and again, for a topic that was just deleted may still be there for a moment.
+            # Retry: a topic that was just deleted may still exist for a moment.
             until_answered(lambda name=name: self._create_one(f"{PREFIX}-{name}"), f"{name} is made")  # type: ignore[misc]
 
     def _create_one(self, topic: str) -> None:
@@ -135,7 +135,7 @@ class Trial:
         )
 
     def _is_settled(self, connection: Wire, topics: Sequence[str]) -> bool:
-        """Whether a reader finds all that is committed: at once, or when the coordinator has ended what it decided."""
+        """Whether a reader finds all committed records, at once or after the coordinator has ended a transaction."""
         sink = ExactlyOnceKafkaSink(self.server.bootstrap, query=query_name(self.kind), topic=topics[0])
         transactional_id = sink.transactional_id
         until(lambda: _state(connection, transactional_id) not in hanging.ENDING, "a transaction has ended")
@@ -145,6 +145,6 @@ class Trial:
 
 
 def _state(connection: Wire, transactional_id: str) -> str:
-    """ "" where nothing is known of it."""
+    """Return an empty text if nothing is known of the transaction."""
     last = connection.describe_transaction(transactional_id)
     return "" if last is None else last.state
