@@ -1,7 +1,7 @@
-"""The same scenes against each Kafka that there is, started when the first scene asks for it.
+"""The same scenes against each kind of Kafka. The first scene that needs one starts it.
 
-Each run plays every scene to barnabas and to Apache Kafka, one node of either, and to three nodes those for which it
-matters that there are several; of the others it draws one in so many, and `make cli` plays all (`support.drawn`).
+Each run plays every scene to one node of barnabas and of Apache Kafka. Scenes for which several nodes matter are also
+played to three. Of the others a run draws a fraction, and `make cli` plays all (`support.drawn`).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if kind in (OURS_3, APACHE_3) and item.get_closest_marker("several_nodes_matter") is None:
             item.add_marker(pytest.mark.one_run_in(ONE_RUN_IN))
         elif kind == APACHE:
-            item.add_marker(pytest.mark.one_run_in(2))  # what answers there seldom changes
+            item.add_marker(pytest.mark.one_run_in(2))  # the program behind this address seldom changes
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """One that commands are tried on."""
+    """A Kafka to try commands on."""
 
     kind: str
     bootstrap: str
@@ -101,15 +101,15 @@ def _running(kind: str, folder: Path) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="package", params=[OURS, OURS_3, APACHE, APACHE_3])
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Each of four in turn. It ends with its last scene: a JVM that idles costs some of a core, and three nodes of
-    Kafka have four."""
+    """Each of the four Kafkas in turn. A Kafka ends after its last scene: an idle JVM costs part of a core, and three
+    nodes of Kafka have four JVMs."""
     with _running(request.param, tmp_path_factory.mktemp(request.param)) as kafka:
         yield kafka
 
 
 @pytest.fixture
 def cli(kafka: Kafka) -> Run:
-    """Runs `barnabas …` with this Kafka as the one that is meant."""
+    """Runs `barnabas …` against this Kafka."""
 
     def run(*arguments: object, stdin: str | bytes = b"", timeout_s: float = 120.0) -> Ran:
         return run_cli(*arguments, stdin=stdin, bootstrap=kafka.bootstrap, timeout_s=timeout_s)
@@ -133,7 +133,7 @@ def run_cli(
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other scene has."""
+    """A topic name that no other scene uses."""
     return f"cli-{os.getpid()}-{next(_names)}"
 
 

@@ -1,4 +1,4 @@
-"""`barnabas inspect` and `doctor` in this process, and the folders that they look into."""
+"""`barnabas inspect` and `doctor` in this process, and the folders that they examine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ran(NamedTuple):
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """Of `inspect --json`, without the lines that name the paths."""
+        """The entries of `inspect --json`, without the lines that name the paths."""
         found = [json.loads(line) for line in self.out.splitlines()]
         return [each for each in found if each["kind"] != "path"]
 
@@ -63,7 +63,7 @@ def unpacked_kafka(name: str, into: Path) -> Path:
 
 
 def state_of(folder: Path) -> dict[str, tuple[str, int, int]]:
-    """Of each file and folder: the hash of its bytes, when it was last written, its size."""
+    """The hash, the time of the last change and the size of each file and folder."""
     found = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         stat = path.stat()

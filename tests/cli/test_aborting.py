@@ -1,4 +1,4 @@
-"""`barnabas transactions abort`: what it looks at before it writes, and what it refuses."""
+"""`barnabas transactions abort`: its checks before it writes, and its refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def options(*arguments: str) -> argparse.Namespace:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[OpenTransaction]:
-    """The markers that were written."""
+    """The written markers."""
     found: list[OpenTransaction] = []
     monkeypatch.setattr(aborting, "write_abort_marker", lambda _, one: found.append(one))
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
@@ -48,7 +48,7 @@ def looks(
     opened: Sequence[list[OpenTransaction]],
     known: Sequence[list[CoordinatedTransaction]],
 ) -> None:
-    """What the partition and the coordinators say, look for look."""
+    """The answers of the partition and the coordinators, look by look."""
     of_partition, of_coordinators = iter(opened), iter(known)
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: {HERE: next(of_partition)})
     monkeypatch.setattr(explaining, "list_transactions", lambda *_: next(of_coordinators))

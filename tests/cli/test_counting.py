@@ -1,4 +1,4 @@
-"""Records are counted by the headers of their batches as a consumer would be given them one by one."""
+"""Counting by the headers of batches gives the number of records that a consumer gets one by one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Log:
         self.end += 1
 
     def stable_at(self, end: int) -> int:
-        """The last stable offset when the log ended there."""
+        """The last stable offset at the time when the log ended at this offset."""
         still = [
             first
             for transaction, first in self.first.items()
@@ -70,7 +70,7 @@ class Log:
 
 
 def drawn(chance: random.Random) -> Log:
-    """Producers that write, commit and abort in turns, with gaps between batches where compaction was."""
+    """Producers that write, commit and abort in turns, with gaps between batches as compaction leaves them."""
     log = Log()
     open_now: dict[int, int] = {}
     number = 0
@@ -89,7 +89,7 @@ def drawn(chance: random.Random) -> Log:
 
 
 def by_hand(log: Log, offset: int, stable: int, end: int) -> Counted:
-    """Record by record, knowing what became of each transaction."""
+    """Count record by record, knowing the outcome of each transaction."""
     counted = Counted()
     for at, producer_id, transaction in log.records:
         if not offset <= at < end:

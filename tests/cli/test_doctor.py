@@ -1,4 +1,4 @@
-"""`barnabas doctor`: nothing is found in a folder that is sound, and each damage where it is."""
+"""`barnabas doctor` finds nothing in a sound folder, and each damage in its place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEAST_FOUND = 100
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """By name: two of barnabas, three of Kafka 4.3."""
+    """Folders by name: two of barnabas, three of Kafka 4.3."""
     found = {}
     for name in OURS:
         folder = tmp_path_factory.mktemp("ours") / "data"
@@ -44,7 +44,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def stopped(folders: dict[str, Path]) -> Path:
-    """One of barnabas' that was stopped: small, with every kind of file."""
+    """A small folder of a stopped barnabas, with every kind of file."""
     return folders[OURS[0]]
 
 
@@ -86,7 +86,7 @@ def test_planted_damage_is_reported_with_its_file_unless_nobody_can_tell(
         folder = copied(folders[name], tmp_path / str(seed))
         done = damage(folder, Random(seed))
         if state_without_times(folder) == state_without_times(folders[name]):
-            continue  # as where an empty file was emptied
+            continue  # for example, if an empty file was emptied
         told = _told(look, folder, folder)
         new = [each for each in told if each not in sound[name]]
         if any(_is_about(done, folder / path) for path, _what in new) or _inspected(look, done):
@@ -102,7 +102,7 @@ def state_without_times(folder: Path) -> dict[str, str]:
 
 
 def _told(look: Looker, folder: Path, root: Path) -> list[tuple[str, str]]:
-    """(path in the folder, what), and what the summary has of it."""
+    """(path in the folder, damage), and the summary's part about it."""
     said = look("doctor", folder, "--json").json()
     found = [
         (each["path"].removeprefix(f"{root}/"), each["what"].replace(str(root), ""))
@@ -112,8 +112,8 @@ def _told(look: Looker, folder: Path, root: Path) -> list[tuple[str, str]]:
 
 
 def _is_about(done: Damage, path: Path) -> bool:
-    """The file itself; one that was made of it; what it is in, where it is gone or was a whole folder; and of a segment
-    an index, which says what isn't there any more."""
+    """Whether the finding is about the file itself, a file derived from it, or its folder, if the file is gone or was a
+    whole folder. For a segment it may be an index with entries for records that are gone."""
     of_it = {path, path.parent}
     beside = path.parent == done.path.parent and path.name[:20] == done.path.name[:20]
     is_made_of_it = path.name in (done.detail[3:], done.path.name + done.detail[3:])
@@ -130,18 +130,18 @@ def _inspected(look: Looker, done: Damage) -> bool:
 
 
 def nobody_can_tell(done: Damage) -> bool:
-    """What has no checksum, says something that may be, and nothing else says the same: 9 of 500."""
+    """Damage without a checksum, with possible contents and nothing to compare them with: 9 of 500."""
     loses_entries = done.action in ("truncate", "empty", "an older copy", "swap")
     return (
-        # one has to look further from the entry before
+        # a search has to look further from the previous entry
         (done.kind == ".index" and loses_entries)
-        # Kafka makes them empty; after a clean stop with something to say they are found
+        # Kafka creates these files empty; they are found after a clean stop if they should have contents
         or (done.kind.endswith("-offset-checkpoint") and (loses_entries or done.action == "delete"))
-        # an id that is another one
+        # another id
         or (done.kind == "meta.properties" and done.action.startswith("flip"))
-        # producers at an older offset, which are read where a log is cut back
+        # producers at an older offset, which are read when a log is cut back
         or (done.kind == ".snapshot" and done.action == "delete")
-        # what a cluster began with, which its log has
+        # a cluster's first records, which its log has too
         or (done.path.name == f"{BOOTSTRAP_ID.name}.checkpoint" and done.action == "delete")
     )
 
@@ -209,7 +209,7 @@ def test_a_folder_in_use_by_a_broker_is_reported_as_such(look: Looker, stopped: 
         assert holder.stdout.readline() == b"locked\n"
         said = look("doctor", folder, "--json").json()
         with (folder / ".lock").open("r+") as file, pytest.raises(BlockingIOError):
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # who holds it still does
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the holder still holds it
         holder.stdin.close()
     (in_use,) = said["in_use"]
     assert in_use.startswith(f"{folder} by process {holder.pid} ")

@@ -1,4 +1,4 @@
-"""`barnabas doctor`: what a node's own file says, and what it needs of memory."""
+"""`barnabas doctor`: a node's own settings file, and the memory that doctor needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.node.damage_templates import build
 
 @pytest.fixture(scope="module")
 def with_a_gap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stopped node's folder, one segment of which ends with a batch far behind the one before."""
+    """A stopped node's folder. One of its segments ends with a batch that lies far after the previous one."""
     folder = tmp_path_factory.mktemp("ours") / "data"
     asyncio.run(build(folder, clean=True))
     last = sorted((folder / "t-1").glob("*.log"))[-1]

@@ -1,4 +1,4 @@
-"""What becomes of an open transaction, and how it is said."""
+"""The fate of an open transaction, and its explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas groups NAME`: what is left to read, counted in records instead of offsets."""
+"""`barnabas groups NAME`: the lag, counted in records instead of offsets."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_lag_passes_over_the_gaps_that_compaction_leaves(tmp_path: Path) -> None
         deadline_s = time.monotonic() + PATIENCE_S
         for offset in (0, 50, 101, 155):
             commit(Kafka("barnabas", bootstrap, 1), "g", "t", offset)
-            while True:  # the cleaner goes on meanwhile
+            while True:  # the cleaner keeps running
                 before = counted(READ_COMMITTED, offset), counted(READ_UNCOMMITTED, offset)
                 (lag,) = run_cli("groups", "g", "--json", bootstrap=bootstrap).json()[0]["partitions"]
                 if before == (counted(READ_COMMITTED, offset), counted(READ_UNCOMMITTED, offset)):

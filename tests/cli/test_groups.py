@@ -1,4 +1,4 @@
-"""`barnabas groups`: members and offsets of each kind, set and deleted."""
+"""`barnabas groups`: members and offsets of each kind of group, set and deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Tool = Callable[..., str]
 
 @contextlib.contextmanager
 def joined(kafka: Kafka, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
-    """A member that has all partitions."""
+    """A member with all partitions."""
     settings = {
         "bootstrap.servers": kafka.bootstrap,
         "group.id": group,

@@ -1,4 +1,4 @@
-"""`barnabas inspect`: what it shows of a file is what Kafka's own tool reads there, with the why beside it."""
+"""`barnabas inspect` shows the same contents of a file as Kafka's own tool, with explanations."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Kafka 4.3 left when it was stopped."""
+    """A folder of a stopped Kafka 4.3."""
     return unpacked_kafka(kafka_folders.DOWN, tmp_path_factory.mktemp("kafkas"))
 
 
 def fields_of(line: str) -> dict[str, str]:
-    """Of a line of Kafka's: `name: value name: value`."""
+    """The fields of a line of Kafka's: `name: value name: value`."""
     return dict(re.findall(r"(\w+): (\S+)", line))
 
 
 def as_kafka_says(batch: dict[str, Any]) -> dict[str, str]:
-    """Ours by the names of kafka-dump-log."""
+    """Our fields by the names of kafka-dump-log."""
     stamp = "CreateTime" if batch["timestamp_type"] == "create" else "LogAppendTime"
     found = {
         "baseOffset": batch["base_offset"],
@@ -66,7 +66,7 @@ def as_kafka_says(batch: dict[str, Any]) -> dict[str, str]:
         "crc": batch["crc"],
         "isvalid": batch["crc_ok"],
     }
-    if batch["producer_id"] >= 0:  # Kafka's tool counts a last sequence where there is none
+    if batch["producer_id"] >= 0:  # Kafka's tool shows a last sequence though the batch has none
         found |= {"baseSequence": batch["base_sequence"], "lastSequence": batch["last_sequence"]}
     return {name: str(value).lower() for name, value in found.items()}
 
@@ -135,7 +135,7 @@ def test_indexes_and_snapshots_read_as_in_kafkas_tool(
 
 
 def data_of(line: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Key and value of a record, as Kafka's tool has decoded them."""
+    """Key and value of a record as Kafka's tool decodes them."""
     found = re.search(r"key: (\{.*?\}\}) payload: (\{.*\})$", line)
     assert found is not None, line
     return json.loads(found[1])["data"], json.loads(found[2])["data"]

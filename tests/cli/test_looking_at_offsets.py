@@ -1,4 +1,4 @@
-"""What is shown of offsets, sizes and settings where a broker tells less than all, or where a topic goes meanwhile."""
+"""The display of offsets, sizes and settings if a broker leaves some out or a topic is deleted meanwhile."""
 
 from __future__ import annotations
 

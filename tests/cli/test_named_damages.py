@@ -1,4 +1,4 @@
-"""Damages by name: what `barnabas doctor` says of each, and of which file."""
+"""Kinds of damage by name: what `barnabas doctor` says about each, and about which file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.node.damage_templates import build
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of barnabas that was stopped: small, with every kind of file."""
+    """A small folder of a stopped barnabas, with every kind of file."""
     folder = tmp_path_factory.mktemp("stopped") / "data"
     asyncio.run(build(folder, clean=True))
     return folder

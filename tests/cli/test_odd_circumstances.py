@@ -1,4 +1,4 @@
-"""Commands whose streams are closed or full, that are given what is no name or no record, or asked for nothing."""
+"""Commands with closed or full streams, with wrong names or records, or with nothing to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linu
 
 
 def by_shell(kafka: Kafka | None, line: str) -> tuple[int, str, str]:
-    """`barnabas` in a shell's line, which opens and closes its streams."""
+    """Run `barnabas` in a shell command that opens and closes its streams."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "BARNABAS_BOOTSTRAP": kafka.bootstrap if kafka else ""}
     told = line.replace("barnabas", f"{sys.executable} -m barnabas", 1)
     done = subprocess.run(["sh", "-c", told], capture_output=True, timeout=60, env=environ, check=False)

@@ -1,4 +1,4 @@
-"""What the commands' own client says of addresses, settings and answers that make no sense: one line each."""
+"""The commands' own client reports nonsense in addresses, settings and answers in one line each."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_unknown_error_is_reported_by_its_number() -> None:
 
 
 class Brokers:
-    """Three, of which the second is gone; the others tell of it until it has been missed three times."""
+    """Three brokers, of which the second is gone. The others list it until it has been missed three times."""
 
     def __init__(self) -> None:
         self.missed = 0

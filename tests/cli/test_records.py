@@ -33,7 +33,7 @@ ODD = [
 
 
 def read_all(kafka: Kafka, topic: str, partitions: int) -> list[tuple[Any, ...]]:
-    """By confluent-kafka itself."""
+    """Read the topic with confluent-kafka itself."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,
@@ -140,7 +140,7 @@ def test_uncommitted_records_are_not_read(cli: Run, kafka: Kafka, topic: str) ->
     aborting.abort_transaction(60)
     assert cli("consume", topic, "-e").lines == ["a", "b", "c"]
     assert cli("consume", topic, "-e", "--uncommitted").lines == ["a", "b", "c", "e"]
-    # a marker stands behind the first two, and behind the third one
+    # a marker follows the first two, and another one the third
     assert [record[1] for record in read_all(kafka, topic, 1)] == [0, 1, 3]
 
 

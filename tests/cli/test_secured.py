@@ -18,7 +18,7 @@ LOGIN = "org.apache.kafka.common.security"
 
 
 class Secured(NamedTuple):
-    """`trusted` is the PEM file of who signed its certificate."""
+    """A secured Kafka. `trusted` is the PEM file of its certificate's signer."""
 
     bootstrap: str
     trusted: Path

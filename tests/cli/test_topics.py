@@ -1,4 +1,4 @@
-"""`barnabas topics`: what it shows is what Kafka's own tools show."""
+"""`barnabas topics` shows the same as Kafka's own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas transactions`: who holds the last stable offset, since when, until when, and what ends it."""
+"""`barnabas transactions`: which transaction holds the last stable offset, since when, until when, and what ends it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_its_r
     committed(bootstrap, topic, f"{topic}-idle", "a")
     idle = cli("transactions", "show", f"{topic}-idle", "--json").json()
     with without_verification(bootstrap, f"{topic}-first"):
-        # One that nobody knows, and one of a producer whose coordinator has ended all that it had.
+        # One transaction that nobody knows, and one of a producer whose coordinator has ended all of its transactions.
         assert inserted(bootstrap, topic, 4_711, values=(b"x", b"y")) == 0
         epoch = idle["producer_epoch"] + 1
         assert inserted(bootstrap, topic, idle["producer_id"], epoch=epoch) == 0

@@ -1,4 +1,4 @@
-"""What scenes with transactions share: histories of them, transactions that hang, and records counted by reading."""
+"""Shared by scenes with transactions: histories of transactions, hanging ones, and records counted by reading."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 
 def send_each(producer: Producer, topic: str, values: Iterable[str], partition: int = 0) -> None:
-    """Acknowledged one after the other: a batch for each."""
+    """Send records that are acknowledged one after the other, each in its own batch."""
     for value in values:
         producer.produce(topic, value, partition=partition)
         assert producer.flush(PATIENCE_S) == 0
 
 
 def send_at_once(producer: Producer, topic: str, values: Iterable[str], partition: int = 0) -> None:
-    """Acknowledged together; most often they are one batch."""
+    """Send records that are acknowledged together, usually in one batch."""
     for value in values:
         producer.produce(topic, value, partition=partition)
     assert producer.flush(PATIENCE_S) == 0
@@ -71,7 +71,7 @@ def aborted(bootstrap: str, topic: str, transactional_id: str, values: Iterable[
 
 
 def until_marked(bootstrap: str, transactional_id: str) -> None:
-    """A producer is told of the end of its transaction before all partitions have its marker."""
+    """Wait for the marker: a producer learns of its transaction's end before all partitions have it."""
     with KafkaCluster({BOOTSTRAP: bootstrap}) as cluster:
 
         def is_over() -> bool:
@@ -92,7 +92,7 @@ def ends(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
 def read_by_hand(
     bootstrap: str, topic: str, offset: int, isolation: str, partition: int = 0
 ) -> list[tuple[int, str]]:
-    """Each record that a consumer is given from the offset on, as it comes to the end."""
+    """Each record that a consumer gets from the offset on, up to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -119,8 +119,8 @@ def read_by_hand(
 
 @contextlib.contextmanager
 def without_verification(bootstrap: str, topic: str) -> Iterator[None]:
-    """Meanwhile partitions take any record as part of a transaction, as all did before KIP-890. `topic` is one to see
-    by that they do."""
+    """Meanwhile partitions accept any record as part of a transaction, as before KIP-890. A batch in `topic` shows when
+    they do."""
     _set_verification(bootstrap, "false")
     until(lambda: inserted(bootstrap, topic, 4_710) == 0, "a record that no coordinator was asked about")
     try:
@@ -141,7 +141,7 @@ def _set_verification(bootstrap: str, value: str) -> None:
 def inserted(
     bootstrap: str, topic: str, producer_id: int, *, values: Iterable[bytes] = (b"hanging",), epoch: int = 0
 ) -> int:
-    """Appends a batch in a transaction that the coordinator wasn't told of; the error code of it."""
+    """Append a batch in a transaction that the coordinator doesn't know, and return its error code."""
     long_ago_ms = round(time.time() * 1000) - HOUR_MS
     batch = build_batch(
         [(long_ago_ms, None, value, ()) for value in values],
@@ -168,13 +168,13 @@ def inserted(
 
 
 def table(printed: str) -> list[dict[str, str]]:
-    """What one of Kafka's tools shows, its head first; no cell has a blank."""
+    """The table that one of Kafka's tools shows, with its head first. No cell has a blank."""
     head, *lines = (line.split() for line in printed.splitlines() if line.strip() and ":" not in line[:1])
     return [dict(zip(head, line, strict=False)) for line in lines]
 
 
 def commit(kafka: Kafka, group: str, topic: str, *offsets: int) -> None:
-    """As a simple group does it: nobody joins."""
+    """Commit as a simple group does, without members."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     partitions = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
     # a coordinator that was just found may still be loading

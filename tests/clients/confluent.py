@@ -39,14 +39,14 @@ def create_topic(
     replication_factor: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """With a `replication_factor` of -1 it is the broker's."""
+    """Create a topic. A `replication_factor` of -1 means the broker's default."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
     admin.create_topics([new])[topic].result(PATIENCE_S)
 
 
 def begin_at_the_start(bootstrap: str, group: str) -> None:
-    """Of a share group."""
+    """Set a share group's first offset to the start."""
     setting = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -110,7 +110,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
 
 
 def stored_codecs(bootstrap: str, topic: str, partitions: int = 1) -> set[str]:
-    """The codecs of the batches in the topic, as they lie there: a client may silently leave them uncompressed."""
+    """The codecs of the stored batches in the topic: a client may silently leave them uncompressed."""
     names = {number: name for name, number in CODECS.items()}
     client = Client.of(bootstrap)
     found = {

@@ -21,7 +21,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    """Where the clients connect: one broker for all of them, who keep to topics of their own."""
+    """The clients' broker. All of them share it, and each keeps to its own topics."""
     running = os.environ.get("BARNABAS_CLIENTS_BOOTSTRAP")
     if running:
         yield running
@@ -39,7 +39,7 @@ def transactional_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.fixture(scope="session")
 def transactional(request: pytest.FixtureRequest) -> str:
-    """Where clients with transactions connect: `transactional_server`."""
+    """The broker of clients with transactions: `transactional_server`."""
     running = os.environ.get("BARNABAS_CLIENTS_BOOTSTRAP")
     return running or request.getfixturevalue("transactional_server").bootstrap
 

@@ -59,7 +59,7 @@ def sent_by_kafka_python(config: Mapping[str, Any], topic: str) -> str:
 
 
 def sent_by_aiokafka(config: Mapping[str, Any], topic: str) -> str:
-    """What is no error of a connection comes as it is."""
+    """Other errors than those of a connection are raised as they are."""
 
     async def send() -> str:
         producer = AIOKafkaProducer(**config)

@@ -1,4 +1,4 @@
-"""What confluent-kafka's admin client asks of a broker, settings, records, elections and credentials above all."""
+"""confluent-kafka's admin client: settings, records, elections and credentials above all."""
 
 from __future__ import annotations
 

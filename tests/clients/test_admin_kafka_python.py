@@ -1,4 +1,4 @@
-"""What kafka-python's admin client asks of a broker."""
+"""kafka-python's admin client."""
 
 from __future__ import annotations
 

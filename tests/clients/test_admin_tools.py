@@ -1,6 +1,6 @@
 """Kafka's command-line tools for those who look after a broker. A JVM each: a test starts as few as it can.
 
-What belongs to the broker as a whole is altered by one test only, and put back.
+Settings of the broker as a whole are altered by only one test, which restores them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`barnabas.Broker` with the real broker: its life, its failures to start, and what it keeps."""
+"""`barnabas.Broker` with the real broker: its life, its failures to start, and its kept files."""
 
 from __future__ import annotations
 

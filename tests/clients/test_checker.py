@@ -1,4 +1,4 @@
-"""The checker finds each anomaly in a history made by hand, and nothing in one that is as Kafka's may be."""
+"""The checker finds each anomaly in a history made by hand, and nothing in a history that Kafka allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README and docs/: what they have somebody copy is run as it stands there, but for the port, or says what holds it."""
+"""README and docs/: blocks to copy are run unchanged, except for the port, or name the test that checks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_S = 120.0
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
 def test_each_block_names_its_check(block: Block) -> None:
-    """An example is worth as much as what would notice that it broke."""
+    """An example is worth as much as the test that would notice that it broke."""
     kind = re.fullmatch(r"run|held by (?P<by>\S+)|not run: (?P<why>.+)", block.held)
     assert kind, f"{block.place}: say above it whether it runs: {block.text}"
     if kind["by"]:
@@ -52,7 +52,7 @@ _helps: dict[str, str] = {}
 
 
 def help_of(command: str) -> str:
-    """Of a command, with those of what is below it."""
+    """The help texts of a command and its subcommands."""
     if command not in _helps:
         words = [
             sys.executable,

@@ -65,7 +65,7 @@ class Watched:
             return series_in(answer.read().decode())
 
     def cli(self, *arguments: object) -> Any:
-        """What a command of ours tells as JSON."""
+        """The JSON output of one of our commands."""
         ran = run_cli(*arguments, "--json", bootstrap=self.bootstrap)
         assert ran.status == 0, ran.err
         return ran.json()
@@ -180,7 +180,7 @@ def test_partitions_have_the_offsets_sizes_and_replicas_that_others_show(
     history: Watched, needs_kafka: Tool
 ) -> None:
     def agree() -> bool:
-        """Followers and the last markers may be a moment behind: then once more."""
+        """Compare again if they differ: followers and the last markers may lag for a moment."""
         nodes = history.scraped()
         found = partitions_by_metrics(nodes)
         sizes = by(nodes, "kafka_log_log_size", "topic", "partition")

@@ -1,4 +1,4 @@
-"""`barnabas prove` finds what is wrong with each program of examples/prove, and passes the right one."""
+"""`barnabas prove` finds the mistake in each program of examples/prove, and passes the right one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients sign in by each mechanism that they have, are told where they can't, and may do what ACLs say."""
+"""Clients sign in by each of their mechanisms, get an error if they can't, and may do what ACLs allow."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def settings(bootstrap: str, user: str, mechanism: str, password: str | None = N
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[barnabas.Broker]:
-    """alice may write to one topic of two; bob may nothing."""
+    """alice may write to one of two topics. bob may do nothing."""
     with barnabas.Broker(config=CONFIG) as broker:
         admin = AdminClient(settings(broker.bootstrap, "admin", "PLAIN"))
         for made in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, OTHER)]).values():

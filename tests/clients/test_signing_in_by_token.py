@@ -1,4 +1,4 @@
-"""Clients sign in by OAUTHBEARER, with tokens that nobody has signed and with signed ones; nobody by expired ones."""
+"""Clients sign in by OAUTHBEARER with unsigned and with signed tokens, and never with expired ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Token = Callable[[str], str]
 
 
 class Secured:
-    """A broker, and who makes the tokens that it takes."""
+    """A broker, and the issuer of its tokens."""
 
     def __init__(self, broker: barnabas.Broker, good: Token, expired: Token) -> None:
         self.bootstrap = broker.bootstrap

@@ -1,5 +1,5 @@
-"""Kafka Streams with `group.protocol=streams` and `group.instance.id` (KIP-1071, from Kafka 4.4 on): who goes and comes
-back under its instance's name has the tasks that it had, and nobody else is asked to give anything up."""
+"""Kafka Streams with `group.protocol=streams` and `group.instance.id` (KIP-1071, since Kafka 4.4): a member that comes
+back under its instance's name has its old tasks, and no other member has to give anything up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def active_tasks(member: DescribedMember) -> set[tuple[str, int]]:
 
 
 def is_settled(server: Server) -> bool:
-    """All threads of all instances are there, and have what they are to have."""
+    """All threads of all instances have joined, and have their target tasks."""
     group = described(server)
     return (
         group.error_code == Error.NONE

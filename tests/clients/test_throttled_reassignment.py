@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions with --throttle: the replica comes no faster than it says, and --verify takes that back."""
+"""kafka-reassign-partitions with --throttle: the replica is copied no faster, and --verify removes the limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log_of(cluster: barnabas.Cluster, broker: int) -> Path:
 
 
 def throttles(kafka: Tool, cluster: barnabas.Cluster) -> set[str]:
-    """What is set on the topic and the brokers, `name=value`."""
+    """The settings on the topic and the brokers, as `name=value`."""
     found = set()
     for kind, name in (("topics", "moved"), ("brokers", "1"), ("brokers", "2")):
         printed = kafka(

@@ -1,4 +1,4 @@
-"""What `pip install` puts on a machine, from a wheel and from the checkout, and that it runs from there."""
+"""The files that `pip install` puts on a machine, from a wheel and from the checkout, and their working."""
 
 from __future__ import annotations
 

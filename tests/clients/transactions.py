@@ -1,4 +1,4 @@
-"""What the tests of transactions share: a broker to try them on, and one history that every client writes and reads."""
+"""Shared by the tests of transactions: a broker, and one history that every client writes and reads."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def write_history(bootstrap: str, topic: str) -> None:
 
 
 def stable_end(bootstrap: str, topic: str, *, partition: int = 0) -> int:
-    """Up to where a read_committed consumer may read."""
+    """The offset up to which a read_committed consumer may read."""
     return _end(bootstrap, topic, partition, IsolationLevel.READ_COMMITTED)
 
 

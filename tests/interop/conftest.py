@@ -1,4 +1,4 @@
-"""Which of these tests a run plays."""
+"""Chooses the tests that a run plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of ours in a cluster that Apache Kafka controls and has a broker of its own in."""
+"""A broker of ours in a cluster with a controller and a broker of Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.requirements import need_apache_kafka
 
 PATIENCE_S = 120.0
 KAFKAS, OURS = 1, 2
-# Each broker goes by its own settings until these topics are there: they have to be the same.
+# Each broker uses its own settings until these topics exist, so they have to be the same.
 INTERNAL = {
     "offsets.topic.num.partitions": 4,
     "offsets.topic.replication.factor": 2,
@@ -67,7 +67,7 @@ def formatted(folder: Path, kafka: ApacheKafka, port: int, log_dirs: Sequence[Pa
 
 
 def joining(folder: Path, kafka: ApacheKafka) -> barnabas.Broker:
-    """Not started yet."""
+    """The joining broker, not started yet."""
     (port,) = free_ports(1)
     data = folder / "ours"
     formatted(folder, kafka, port, [data])

@@ -33,7 +33,7 @@ _VERSION = 1
 
 
 class Turns:
-    """The folder `directory/data`, and whoever runs on it: nobody at first. A context manager that leaves nobody.
+    """The folder `directory/data` and the broker running on it, if any. The context manager stops it at the end.
 
     `settings` go to both brokers. `version` is Kafka's, where it isn't that of `tests/kafka/pom.xml`.
     """
@@ -87,7 +87,7 @@ class Turns:
 
     @property
     def kafka_log(self) -> str:
-        """What the last Kafka printed."""
+        """The output of the last Kafka."""
         path = self.directory / "broker.log"
         return path.read_text() if path.exists() else ""
 
@@ -129,7 +129,7 @@ class Turns:
         self.kill()
 
     def new_producer_id(self) -> int:
-        """What InitProducerId gives to an idempotent producer that has none yet."""
+        """The answer of InitProducerId to an idempotent producer without an id."""
         while (response := self._init_producer_id()).error_code == Error.COORDINATOR_LOAD_IN_PROGRESS:
             pass  # Kafka asks its controller for a block first
         assert response.error_code == 0, response
@@ -149,7 +149,7 @@ class Turns:
 
 def _is_unlocked(data: Path) -> bool:
     path = data / ".lock"
-    if not path.exists():  # Kafka takes it away when it stops
+    if not path.exists():  # Kafka removes it when it stops
         return True
     with path.open("r+b") as lock:
         try:

@@ -32,7 +32,7 @@ NODE = 7
 
 
 class Node:
-    """One that observes, in a folder of its own."""
+    """An observing node, in its own folder."""
 
     def __init__(self, folder: Path, kafka: ApacheKafka, node_id: int = NODE) -> None:
         self.node_id = node_id
@@ -89,7 +89,7 @@ def properties_of(file: Path) -> dict[str, str]:
 
 
 def registration(node: Node, *listeners: str) -> BrokerRegistrationRequest:
-    """Of a broker with such listeners, which nobody serves."""
+    """The registration of a broker with such listeners, which nobody serves."""
     return BrokerRegistrationRequest(
         broker_id=node.node_id,
         cluster_id=node.cluster_id,

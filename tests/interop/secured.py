@@ -123,7 +123,7 @@ class Nodes:
         return broker
 
     def kafka(self, node_id: int, roles: str) -> ApacheKafka:
-        """Started."""
+        """A started broker of Kafka's."""
         settings = self._settings(node_id, roles, {})
         folder = self._folder / str(node_id)
         data = self._format(folder / "formatted", settings)

@@ -35,7 +35,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def two_brokers(controlled_by: str, folder: Path, stack: ExitStack) -> tuple[str, str]:
-    """Where a broker of Kafka's newest release answers, and one of ours."""
+    """The addresses of a broker of Kafka's newest release and of one of ours."""
     if controlled_by == "barnabas":
         cluster = Cluster(folder, stack)
         return cluster.kafkas[KAFKAS[0]].bootstrap, cluster.ours.bootstrap
@@ -51,7 +51,7 @@ def two_brokers(controlled_by: str, folder: Path, stack: ExitStack) -> tuple[str
 
 
 def listed(bootstrap: str, version: int) -> dict[str, Any]:
-    """The answer, whatever the order of what it lists."""
+    """The answer, independent of its order."""
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     with Client.of(bootstrap) as client:
         told = plain(client.ask(request, version), version)
@@ -89,7 +89,7 @@ def test_our_broker_lists_the_versions_that_kafkas_lists(
     for bootstrap in (theirs, ours):
         assert made(f"by-{bootstrap.partition(':')[2]}", bootstrap)
     waiting.until(have_heard, "both have heard what the controller serves", PATIENCE_S)
-    try:  # of the metadata each hears in its own time
+    try:  # each learns of the metadata in its own time
         waiting.until(lambda: not differing(), "both list the same", PATIENCE_S)
     except AssertionError:
         mine, kafkas = differing()[0]

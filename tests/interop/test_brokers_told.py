@@ -198,7 +198,7 @@ def in_order(answer: Message, version: int) -> Any:
 
 
 async def compare(node: Node, kafka: ApacheKafka) -> list[Any]:
-    """As soon as Kafka's broker has followed, too."""
+    """Compare once Kafka's broker has caught up, too."""
 
     def differing() -> list[tuple[Any, Any]]:
         return [pair for pair in zip(ours(node), theirs(kafka), strict=True) if pair[0] != pair[1]]

@@ -1,4 +1,4 @@
-"""Logs with a history by chance, cleaned by Apache Kafka and by barnabas: both leave the same."""
+"""Logs with random histories, cleaned by Apache Kafka and by barnabas: both leave the same records."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def compare(history: CompactedHistory, kafkas: Path, partition: int) -> None:
     assert [segment.txn_index.records for segment in ours.segments] == [
         segment.txn_index.records for segment in theirs.segments
     ]
-    # what a reader finds, of both kinds
+    # the records that readers of both kinds find
     history.first_dirty = plan.first_uncleanable_offset
     for log in (ours, theirs):
         history.log = log

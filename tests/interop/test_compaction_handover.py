@@ -1,4 +1,4 @@
-"""Of two brokers one goes on compacting where the other stopped, or was killed amid a pass; readers see the latest."""
+"""One broker continues compaction where the other stopped or was killed in a pass. Readers see the latest values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDS = 4
 
 
 class Table:
-    """What readers have to see: the latest committed value of each key, None where it was deleted."""
+    """The values that readers have to see: the latest committed one of each key, or None if it was deleted."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns

@@ -310,7 +310,7 @@ def who_may_renew_and_expire(talk: Talk) -> None:
 
 @scene
 def what_has_expired(talk: Talk) -> None:
-    """And isn't removed yet."""
+    """A token that has expired but isn't removed yet."""
     talk.create("alice", "t", renewers=renewers("bob"))
     talk.create("alice", "u", max_lifetime_ms=1)
     talk.expire("alice", "t", 0)

@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads every file that barnabas writes, and has nothing to complain of."""
+"""Kafka's own dump tool reads every file that barnabas writes, without complaints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRODUCER = 4711
 
 
 def dump(paths: Iterable[Path], *options: str) -> str:
-    """What the tool prints, after it printed no complaint."""
+    """The tool's output, once it is known to have no complaints."""
     files = ",".join(map(str, sorted(paths)))
     ended = subprocess.run(
         [RUNNER, "dump-log", "--files", files, *options],
@@ -97,7 +97,7 @@ def fill(node: Server) -> None:
 
 
 def churn(node: Server) -> None:
-    """Topics that were deleted, and made again under the same names; partitions below a moved log start."""
+    """Topics deleted and created again under the same names, and partitions with a moved log start."""
     for _ in range(3):
         for name in ("again", "gone"):
             create(node, name)

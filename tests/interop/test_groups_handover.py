@@ -1,4 +1,4 @@
-"""Groups and their offsets as barnabas and Apache Kafka take turns on one folder: each finds what the other wrote."""
+"""Groups and their offsets as barnabas and Apache Kafka take turns on one folder: each finds the other's records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNS = (
 
 
 class Member:
-    """A consumer that outlives the brokers, what it reads and how often it is assigned anything."""
+    """A consumer that outlives the brokers, the values it reads and the number of its assignments."""
 
     def __init__(self, bootstrap: str, protocol: str) -> None:
         self.assignments = 0
@@ -88,7 +88,7 @@ def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: 
 
 
 def check(bootstrap: str, number: int, protocol: str) -> None:
-    """What each of the two has to say of the group."""
+    """Check each broker's description of the group."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("the-group")])
     (committed,) = offsets["the-group"].result(5).topic_partitions

@@ -1,4 +1,4 @@
-"""Apache Kafka goes on where barnabas stopped or was killed, barnabas where Kafka did: nothing is lost or doubled."""
+"""Apache Kafka continues where barnabas stopped or was killed, and the other way: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Sender:
         self.acknowledged[partition][number] = offset
 
     def wait_for(self, total: int) -> None:
-        """Until so many in all are acknowledged; others stay on their way."""
+        """Wait until this many are acknowledged in all. Others stay on their way."""
         deadline_s = time.monotonic() + PATIENCE_S
         while self.total < total and not self.failures:
             assert time.monotonic() < deadline_s
@@ -196,7 +196,7 @@ def test_kafka_and_barnabas_take_turns_and_nothing_is_lost_or_doubled(
             if turn == 0:
                 create_topic(turns)
                 described = describe(turns)
-            sender.finish()  # what the last one may have left without an answer
+            sender.finish()  # requests that the last broker may have left without an answer
             check_records(turns, sender)
             assert describe(turns) == described
             assert set(AdminClient({"bootstrap.servers": turns.bootstrap}).list_topics().topics) >= {*names}

@@ -1,4 +1,4 @@
-"""A broker of ours, as users start it, in a cluster that Apache Kafka controls and has a broker of its own in."""
+"""A broker of ours, as users start it, in a cluster with a controller and a broker of Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_is_one_of_the_cluster_leads_follows_and_leaves(kafka: ApacheKafka, o
     wait_until_both_are_there(kafka)
     assert admin(ours.bootstrap).list_topics(timeout=PATIENCE_S).brokers.keys() == {KAFKAS, OURS}
 
-    # whichever of them the client takes for the controller
+    # whichever of them the client considers the controller
     wanted = NewTopic(
         "t",
         num_partitions=2,
@@ -102,7 +102,7 @@ def test_it_is_one_of_the_cluster_leads_follows_and_leaves(kafka: ApacheKafka, o
 
 
 def alter_settings_and_loggers(bootstrap: str) -> None:
-    """In one request: a broker's loggers are its own, the rest is the controller's."""
+    """Alter both in one request: a broker alters its loggers itself, and the controller alters the settings."""
     topic, logger = 2, 8
     wanted = [
         (topic, "nobodys", "retention.ms", "60000", Error.UNKNOWN_TOPIC_OR_PARTITION),
@@ -130,7 +130,7 @@ def alter_settings_and_loggers(bootstrap: str) -> None:
 async def test_a_broker_of_another_cluster_is_refused_with_the_reason(
     kafka: ApacheKafka, tmp_path: Path
 ) -> None:
-    """And not that it reaches nobody."""
+    """The error doesn't say that the broker reaches nobody."""
     alone = await started(tmp_path / "theirs")
     cluster_id = alone.cluster_id
     await alone.stop()

@@ -1,4 +1,4 @@
-"""barnabas starts on folders that Apache Kafka 4.3 left: shut down, killed, with snapshots of the metadata."""
+"""barnabas starts on folders of Apache Kafka 4.3: after a shutdown, after a kill, with snapshots of the metadata."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_features_and_configs_are_kafkas(node: Server, found: dict[str, An
 @on_each_folder
 async def test_producer_ids_continue_after_kafkas_block(node: Server, found: dict[str, Any]) -> None:
     with pytest.raises(NoProducerIdError):
-        node.producer_ids.next()  # has a block asked for
+        node.producer_ids.next()  # causes a request for a block
     await asyncio.sleep(0)
     take_turns(node)
     assert node.producer_ids.next() == 1000

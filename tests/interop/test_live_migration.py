@@ -1,4 +1,4 @@
-"""From one barnabas to a cluster of Apache Kafka, while producers, transactions and a group go on."""
+"""A migration from one barnabas to a cluster of Apache Kafka, while producers, transactions and a group go on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_TURN = pytest.mark.one_run_in(3)
 
 
 def settings(controller: str, clients: int, brokers: int) -> dict[str, object]:
-    """Of a broker at these ports."""
+    """The settings of a broker at these ports."""
     return {
         "listeners": f"CLIENTS://127.0.0.1:{clients},BROKERS://127.0.0.1:{brokers}",
         "listener.security.protocol.map": PROTOCOLS,

@@ -1,4 +1,4 @@
-"""What Kafka's metadata shell shows of a folder of ours: of the metadata log, and of each snapshot of it."""
+"""Kafka's metadata shell shows the same for the metadata log of our folder and for each of its snapshots."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def is_rejected(value: bytes) -> bool:
 
 
 def reject_some(bootstrap: str) -> None:
-    """And accept the others."""
+    """Reject some records, and accept the others."""
     consumer = ShareConsumer(
         {"bootstrap.servers": bootstrap, "group.id": GROUP, "share.acknowledgement.mode": "explicit"}
     )

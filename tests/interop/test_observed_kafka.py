@@ -81,7 +81,7 @@ async def test_a_late_observer_begins_with_a_snapshot_and_a_restart_continues_af
     node.metadata.log.close(clean=True)
 
     again = Node(tmp_path, kafka)
-    assert again.metadata.last_applied_offset == newest.offset - 1  # what lies behind it may not be committed
+    assert again.metadata.last_applied_offset == newest.offset - 1  # later records may not be committed
     await create(kafka, "last")
     again.fetcher.start()
     await again.until_it_has({*names, "last"})
@@ -91,7 +91,7 @@ async def test_a_late_observer_begins_with_a_snapshot_and_a_restart_continues_af
 
 
 def snapshots_of(kafka: ApacheKafka) -> list[Path]:
-    """But for the one that a new cluster begins with."""
+    """The snapshots, except for the first one of a new cluster."""
     files = kafka.data.glob("__cluster_metadata-0/*.checkpoint")
     return [file for file in files if not file.name.startswith(20 * "0" + "-")]
 
@@ -142,7 +142,7 @@ async def test_a_broker_is_registered_unfenced_and_let_go(tmp_path: Path, kafka:
                 heard.clear()
                 await heard.wait()
 
-    lifecycle.start()  # before anybody knows where the controller is
+    lifecycle.start()  # before the controller's address is known
     node.fetcher.start()
     await until_told("unfenced")
     assert lifecycle.state is BrokerState.RUNNING
@@ -163,7 +163,7 @@ async def test_a_broker_is_registered_unfenced_and_let_go(tmp_path: Path, kafka:
 
 
 class Following:
-    """One partition, as this node follows it."""
+    """A partition that this node follows."""
 
     def __init__(self, node: Node, name: str, folder: Path, broker_epoch: Callable[[], int]) -> None:
         image = node.metadata.image

@@ -1,4 +1,4 @@
-"""Signing in by SASL, good and bad: the same conversations with Apache Kafka and barnabas come to the same answers."""
+"""Signing in by SASL, well and badly: Apache Kafka and barnabas give the same answers in the same conversations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def make_credentials(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def kafka(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of its SASL listener."""
+    """The port of Kafka's SASL listener."""
     port, controller, sasl = free_ports(3)
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://127.0.0.1:{sasl}"
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
@@ -90,7 +90,7 @@ def ours() -> Iterator[int]:
 
 
 class Conversation:
-    """With one listener: what is asked, and what came of it."""
+    """A conversation with one listener: the requests and their outcomes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -182,7 +182,7 @@ def plain_as_it_should_be(talk: Conversation) -> None:
     talk.shake("PLAIN")
     talk.token(plain("alice", "alice-secret"))
     talk.works()
-    talk.shake("PLAIN")  # nobody has to sign in again
+    talk.shake("PLAIN")  # no client has to sign in again
     talk.token(plain("alice", "alice-secret"))
     talk.works()
 

@@ -71,7 +71,7 @@ def issuer() -> Iterator[TokenIssuer]:
 def kafka(
     needs_kafka: object, tmp_path_factory: pytest.TempPathFactory, issuer: TokenIssuer
 ) -> Iterator[Mapping[str, int]]:
-    """The ports of its listeners."""
+    """The ports of Kafka's listeners."""
     ports = dict(zip(("PLAINTEXT", "CONTROLLER", *LISTENERS), free_ports(6), strict=True))
     lines = [f"{name}={value}" for name, value in settings(issuer).items()]
     quorum = f"controller.quorum.voters=1@127.0.0.1:{ports['CONTROLLER']}"
@@ -235,13 +235,13 @@ at(
 
 
 def flipped(token: str) -> str:
-    """With another first byte of its signature."""
+    """The token with a changed first byte of its signature."""
     head, _, signature = token.rpartition(".")
     return f"{head}.{'B' if signature[0] == 'A' else 'A'}{signature[1:]}"
 
 
 def swapped(token: str, other: str) -> str:
-    """With the claims of the other one."""
+    """The token with the claims of the other one."""
     head, _, signature = token.split(".")
     return f"{head}.{other.split('.')[1]}.{signature}"
 

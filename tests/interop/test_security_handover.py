@@ -1,4 +1,4 @@
-"""Apache Kafka and barnabas on one folder, in turns: they let in the same people, with the same rights."""
+"""Apache Kafka and barnabas on one folder, in turns: they admit the same users, with the same rights."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class SecuredTurns(Turns):
             return client.ask(request, version)
 
     def rights(self, who: Who) -> object:
-        """What he may do with topics, the cluster and a group, as bits; or why he isn't let in."""
+        """A user's rights on topics, the cluster and a group, as bits, or the reason for a refusal."""
         topics = [MetadataRequestTopic(name=name) for name in TOPICS]
         request = MetadataRequest(
             topics=topics,
@@ -163,7 +163,7 @@ class SecuredTurns(Turns):
         return self.table()
 
     def comes_to(self, expected: dict[Who, object]) -> None:
-        """What was changed is in force soon."""
+        """Wait until the change is in force."""
         try:
             until(lambda: self.table() == expected, "all have their rights", PATIENCE_S)
         except AssertionError:

@@ -1,4 +1,4 @@
-"""Share groups as barnabas and Kafka take turns on one folder: each goes on with states and counts of the other."""
+"""Share groups as barnabas and Kafka take turns on one folder: each continues with the other's states and counts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Reader:
         self._epoch = 0
 
     def acquire(self, count: int) -> dict[int, int]:
-        """So many records, each with its delivery count, none of which is acknowledged yet."""
+        """Acquire this many records, each with its delivery count, and acknowledge none of them."""
         found: dict[int, int] = {}
         deadline_s = time.monotonic() + PATIENCE_S
         while len(found) < count and time.monotonic() < deadline_s:
@@ -162,7 +162,7 @@ def _await_assignment(client: Client) -> None:
 
 
 def _make(bootstrap: str) -> bytes:
-    """The topic, with settings for the group; its id."""
+    """Create the topic and the group's settings. Return the topic's id."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(PATIENCE_S)
     settings = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(LIMIT)}

@@ -1,4 +1,4 @@
-"""Kinds of folders that the two hand to each other besides the plain one."""
+"""Special kinds of folders that the two brokers hand to each other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHORT = (
 
 
 async def create(node: Server, name: str, partitions: int = 1, **configs: str) -> bytes:
-    """Its id, once its records are on the disk."""
+    """Create a topic. Return its id once its records are on the disk."""
     entries = [
         CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     ]
@@ -67,7 +67,7 @@ def retention_ms(turns: Turns, topic: str) -> str:
 
 
 def produce(turns: Turns, topic: str, partition: int = 0) -> int:
-    """The offset of one record more."""
+    """Produce one more record. Return its offset."""
     offsets: list[int] = []
     producer = Producer({"bootstrap.servers": turns.bootstrap})
     producer.produce(

@@ -1,4 +1,4 @@
-"""Streams groups as barnabas and Kafka take turns on one folder: each goes on amid the other's reconciliation."""
+"""Streams groups as barnabas and Kafka take turns on one folder: each continues the other's reconciliation."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Tasks = dict[str, list[int]]
 
 @dataclass(slots=True)
 class Member:
-    """An instance that lives over all changes of brokers, and does what it is told."""
+    """An instance that outlives all changes of brokers, and follows its assignments."""
 
     member_id: str
     epoch: int = 0
@@ -153,7 +153,7 @@ class _Application:
         return [each.committed_offset for each in group.topics[0].partitions]
 
     def described(self) -> dict[str, Any]:
-        """All that the broker says of the group, but what of its topology comes only with a heartbeat."""
+        """The broker's description of the group, without the part of its topology that only comes with a heartbeat."""
         request = StreamsGroupDescribeRequest(group_ids=[GROUP])
         answers: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Encrypted listeners: with the same files, Apache Kafka and barnabas let in the same clients by the same protocols."""
+"""Encrypted listeners: with the same files, Apache Kafka and barnabas admit the same clients by the same protocols."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Client:
         self.committed: list[int] = []
 
     def at(self, broker: Broker) -> Producer:
-        """The same producer, at this broker."""
+        """The same producer, connected to this broker."""
         if self.producer is None:
             self.producer = Producer(broker, self.transactional_id, self.version)
             broker.find_coordinators(self.transactional_id, self.group_id)
@@ -130,7 +130,7 @@ def is_at_rest(broker: Broker) -> bool:
 
 
 class Begun:
-    """What barnabas leaves behind when it ends amid transactions in every state.
+    """The transactions that barnabas leaves behind, in every state.
 
     By a stop, which gives up its leadership in the metadata log, and writes no more markers. After a kill Kafka loses
     markers itself now and then, its own folder's as well: it coordinates in the epoch of before until its registration
@@ -150,7 +150,7 @@ class Begun:
         return [*self.done, *self.aborted, *self.commits, *self.aborts, *self.open, *self.late]
 
     async def leave(self, data: Path) -> None:
-        """Begin all of them in this process, hold the markers of what is prepared, and stop."""
+        """Begin all of them in this process, hold the markers of the prepared ones, and stop."""
         node = await started(data, *ONE_PARTITION, now_ms=system_time_ms())
         broker = of(node)
         broker.create_topic(TOPIC, len(PARTITIONS))
@@ -176,7 +176,7 @@ class Begun:
 
     @property
     def states(self) -> dict[str, str]:
-        """What the next broker makes of them by itself."""
+        """The states that the next broker brings them to without requests."""
         return {
             client.transactional_id: state
             for state, members in (
@@ -253,7 +253,7 @@ def test_each_broker_finishes_the_others_transactions(tmp_path: Path) -> None:
 
 
 def finish_begun(broker: Broker, begun: Begun) -> None:
-    """Kafka on what barnabas left."""
+    """Let Kafka finish the transactions that barnabas left."""
     names = [client.transactional_id for client in begun.everybody]
     until(
         lambda: {name: broker.state(name) for name in names} == begun.states,
@@ -274,7 +274,7 @@ def finish_begun(broker: Broker, begun: Begun) -> None:
     for client in begun.late:
         assert client.at(broker).end(commit=True) is FENCED[client.version]
     for client in begun.open:
-        client.send(broker)  # with the sequence after those that barnabas took
+        client.send(broker)  # with the sequence after those that barnabas accepted
         client.end(broker)
     until(lambda: is_at_rest(broker), "the last stable offset has moved")
     assert all(
@@ -387,6 +387,6 @@ def test_kafkas_dump_tool_decodes_the_transaction_log_and_the_files_beside_the_d
 
 
 async def stop_and_start(data: Path) -> None:
-    """What was prepared is finished, and the snapshots of a clean stop are written."""
+    """Finish the prepared transactions, and write the snapshots of a clean stop."""
     node = await started(data, now_ms=system_time_ms())
     await node.stop()

@@ -1,4 +1,4 @@
-"""A console asked over HTTP, as its page asks it."""
+"""Asks a console over HTTP, as its page does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 60.0
 
 @dataclass
 class Answer:
-    """Its status, its headers by names in small letters, its bytes."""
+    """An answer's status, its headers by lower-case names, and its bytes."""
 
     status: int
     headers: dict[str, str]
@@ -28,7 +28,7 @@ class Answer:
 
 @dataclass
 class Asking:
-    """`url` is what the console printed."""
+    """Asks one console. `url` is the address that it printed."""
 
     host: str
     port: int
@@ -58,13 +58,13 @@ class Asking:
         return self.get(f"/api/{name}?{urlencode(params, doseq=True)}").json()
 
     def post(self, name: str, body: object, **headers: str) -> Answer:
-        """With what the console's own page sends."""
+        """Send a POST request with the headers of the console's own page."""
         own = {"origin": self.address, "x_barnabas": "1", "content_type": "application/json"}
         return self.request("POST", f"/api/{name}", json.dumps(body).encode(), **{**own, **headers})
 
     @contextmanager
     def live(self, *wanted: str) -> Iterator[Events]:
-        """What the console tells as it happens."""
+        """Open the console's stream of live events."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
         try:
             connection.request("GET", f"/api/live?want={','.join(wanted)}", headers=self.headers)
@@ -76,7 +76,7 @@ class Asking:
 
 
 class Events:
-    """Sections and lists as they are after what was told so far."""
+    """Sections and lists after the events so far."""
 
     def __init__(self, answer: http.client.HTTPResponse) -> None:
         self._answer = answer
@@ -84,7 +84,7 @@ class Events:
         self.lists: dict[str, dict[Any, dict[str, Any]]] = {}
 
     def until(self, condition: Callable[[Events], Any]) -> Any:
-        """Goes on listening until the condition holds; what it found."""
+        """Listen until the condition holds, and return its result."""
         while not (found := condition(self)):
             self._next()
         return found

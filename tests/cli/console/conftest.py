@@ -1,4 +1,4 @@
-"""Consoles of each Kafka that there is, asked as a page asks them; and pages in a browser."""
+"""Consoles of each kind of Kafka, asked as a page asks them, and pages in a browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROWSER_TIMEOUT_MS = 60_000
 
 @contextlib.contextmanager
 def console_of(*arguments: object, host: str = "127.0.0.1", **environment: str) -> Iterator[Asking]:
-    """Runs `barnabas …` with a place to listen, and asks what it serves."""
+    """Runs `barnabas …` with an address to listen on, and asks it over HTTP."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "barnabas", *map(str, arguments), "--listen", f"{host}:{port}"],
@@ -52,13 +52,13 @@ def console_of(*arguments: object, host: str = "127.0.0.1", **environment: str) 
 
 @pytest.fixture(scope="package")
 def console(kafka: Kafka) -> Iterator[Asking]:
-    """Of this Kafka."""
+    """A console of this Kafka."""
     with console_of("console", "--bootstrap", kafka.bootstrap) as asking:
         yield asking
 
 
 def chromium_path() -> str:
-    """Of the browser that the machine has; the test skips where it has none, or nothing that drives it."""
+    """The path of the machine's browser. The test is skipped without a browser or a driver for it."""
     path = need_program("chromium")
     pytest.importorskip("playwright.sync_api", reason="needs playwright, which is not installed")
     pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, which is not installed")
@@ -67,8 +67,7 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser without a window. What drives it has an event loop that runs meanwhile: no test of another module may
-    want one."""
+    """A browser without a window. Its driver runs an event loop meanwhile, so tests of other modules can't have one."""
     path = chromium_path()
     from playwright.sync_api import sync_playwright
 
@@ -86,7 +85,7 @@ OpenPage = Callable[..., Any]
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[OpenPage]:
-    """Opens a page of its own. What its scripts complain of fails the test."""
+    """Opens a new page. Errors in its scripts fail the test."""
     contexts = []
     wrong: list[str] = []
 

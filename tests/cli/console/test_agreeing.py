@@ -1,4 +1,4 @@
-"""The numbers of the console are those of the commands and of Kafka's own tools, and so is who holds the readers."""
+"""The console shows the same numbers and the same holders of readers as the commands and Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_ribbon_shows_each_batchs_outcome_as_readers_find_it(
     fates = [each["fate"] for each in batches if each["fate"]]
     assert {*fates} == {"committed", "aborted", "open"}
     assert [each["kind"] for each in batches if each["kind"] != "plain"] == ["commit", "abort", "commit"]
-    # each by itself is told the same of
+    # each of them is described the same on its own
     for each in batches:
         alone = console.api("batch", topic=topic, partition=0, offset=each["base"])
         assert {name: alone[name] for name in each} == each
@@ -210,7 +210,7 @@ def test_offsets_are_set_and_records_deleted_after_a_question(
 
     asked = {"group": topic, "topics": [topic], "to": "latest"}
     planned = console.post("reset", asked).json()
-    send_each(plain(kafka.bootstrap), topic, "g")  # as others go on doing while somebody reads the question
+    send_each(plain(kafka.bootstrap), topic, "g")  # as others do while the user reads the question
     console.post("reset", {**asked, "seen": planned["seen"], "execute": True}).json()
     assert console.api("group", group=topic)["partitions"][0]["committed"] == 7
     refused = console.post("reset", {**asked, "seen": planned["seen"], "execute": True})

@@ -1,4 +1,4 @@
-"""`barnabas --console`: a broker with its console beside it, and what each says where it can't be."""
+"""`barnabas --console`: a broker with its console beside it, and their complaints if one of them can't start."""
 
 from __future__ import annotations
 

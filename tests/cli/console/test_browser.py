@@ -1,4 +1,4 @@
-"""The console in a real browser: what a person sees, does, and can't be made to do."""
+"""The console in a real browser: what a person sees and does, and what attackers can't make the page do."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_a_transaction_is_watched_from_its_begin_to_its_marker(
 def test_the_application_that_holds_back_a_topics_readers_is_seen_among_busy_ones(
     open_page: OpenPage,
 ) -> None:
-    """As a new user asks: which application blocks the readers of `orders`, since when, what is to be done? It has its
-    place before applications that hold readers for a moment, once however many partitions it holds, and a lane
-    however much was written since."""
+    """A new user asks: which application blocks the readers of `orders`, since when, and what can I do about it? That
+    application is shown before those that hold readers for a moment, and only once however many partitions it holds.
+    It has a lane however much was written since."""
     one_partition = {"transaction.state.log.num.partitions": 1}
     with (
         barnabas.Broker(config=one_partition) as broker,
@@ -178,7 +178,7 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
 def test_a_record_written_after_its_marker_is_found_hanging_though_its_application_is_done(
     cli: Run, kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
-    """The lane of its transactional id says that all is committed, and its coordinator has nothing open."""
+    """The lane of its transactional id shows everything committed, and its coordinator has nothing open."""
     assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
     name = f"{topic}-late"
     producer = new_producer(kafka.bootstrap, name)
@@ -227,7 +227,7 @@ def test_the_contents_of_a_record_stay_text(
 def test_names_that_clients_choose_are_text_lead_to_their_pages_and_fit(
     kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
-    """Transactional ids may be anything; one of 3,000 letters made the page 27,000 pixels wide."""
+    """Transactional ids may be any text. One of 3,000 letters made the page 27,000 pixels wide."""
     names = [f"{topic}{end}" for end in (SCRIPT, "%zz/../?#&,:", "x" * 3_000, "\u202eabc", "/__proto__")]
     producers = []
     for name in names:
@@ -338,7 +338,7 @@ def test_axe_finds_nothing_serious(
     found = []
     for view, sign in views.items():
         page.goto(f"{console.address}/{view}")
-        if view in ("#/topics", "#/groups"):  # of a long list only what is seen is made
+        if view in ("#/topics", "#/groups"):  # of a long list only the visible part is built
             page.get_by_label("Filter").fill(topic)
         expect(sign).to_be_visible()
         if view.startswith("#/log"):
@@ -431,7 +431,7 @@ def test_json_is_shown_with_every_digit_that_it_has(
 def test_a_hidden_page_lets_its_stream_go_and_a_refused_page_asks_again(
     console: Asking, open_page: OpenPage
 ) -> None:
-    """Six pages of one browser took all connections that it has to a host, and the seventh stayed empty."""
+    """Six pages of one browser took all of its connections to a host, and the seventh page stayed empty."""
     page = open_page(f"{console.address}/#/transactions")
     expect(page.get_by_role("heading", name="Transactions", exact=True)).to_be_visible()
 
@@ -448,7 +448,7 @@ def test_a_hidden_page_lets_its_stream_go_and_a_refused_page_asks_again(
     with page.expect_event("requestfailed", is_stream):
         seen(is_hidden=True)
     with ExitStack() as others:
-        with suppress(AssertionError):  # some of those before may be open still
+        with suppress(AssertionError):  # some earlier ones may still be open
             for _ in range(MOST_PAGES):
                 others.enter_context(console.live("events"))
         seen(is_hidden=False)
@@ -499,7 +499,7 @@ def test_records_are_found_by_offset_time_and_key_and_seen_as_they_come(
 def test_a_search_for_a_key_goes_on_until_it_finds_the_key(
     kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
-    """One question looks through so many bytes; there are more."""
+    """One request searches a limited number of bytes, and the log has more."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
     for number in range(2 * SEARCHED_BYTES // 900_000):
         producer.produce(topic, b"v" * 900_000, key=f"key {number}", partition=0)

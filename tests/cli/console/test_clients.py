@@ -1,4 +1,4 @@
-"""What clients tell of themselves (KIP-714), client by client: by librdkafka and a browser, and without."""
+"""The metrics that clients push (KIP-714), client by client: with librdkafka and a browser, and without them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expect(found: Any) -> Any:
 
 
 def everything_is_wanted(port: int) -> None:
-    """As `kafka-client-metrics.sh --alter --name all --metrics '*' --interval 200` does."""
+    """Subscribe to all metrics, as `kafka-client-metrics.sh --alter --name all --metrics '*' --interval 200` does."""
     configs = [
         IncrementalAlterableConfig(name=name, config_operation=0, value=value)
         for name, value in {"metrics": "*", "interval.ms": str(INTERVAL_MS)}.items()
@@ -66,7 +66,7 @@ def everything_is_wanted(port: int) -> None:
 
 
 def pushing(port: int, name: str, *metrics: bytes) -> tuple[Client, bytes]:
-    """A client of this name that has pushed these, as a Java client would, and its instance's id."""
+    """A client of this name that has pushed these metrics as a Java client would, and its instance id."""
     client = Client.connect(port, client_id=name)
     client.ask(ApiVersionsRequest(client_software_name="java", client_software_version="4.4.0"), 3)
     told = client.ask(GetTelemetrySubscriptionsRequest(), 0)
@@ -81,7 +81,7 @@ def pushing(port: int, name: str, *metrics: bytes) -> tuple[Client, bytes]:
 
 @pytest.fixture
 def broker() -> Iterator[tuple[barnabas.Broker, str]]:
-    """And its listener for metrics."""
+    """A broker and its listener for metrics."""
     (port,) = free_ports(1)
     listener = f"127.0.0.1:{port}"
     with barnabas.Broker(config={"barnabas.metrics.listener": listener}) as broker:
@@ -92,7 +92,7 @@ def broker() -> Iterator[tuple[barnabas.Broker, str]]:
 def test_each_client_shows_the_metrics_that_it_pushes(
     broker: tuple[barnabas.Broker, str], open_page: OpenPage
 ) -> None:
-    """librdkafka pushes by itself; what it doesn't know is told as Java's clients tell it."""
+    """librdkafka pushes its own metrics. Metrics that it doesn't have are pushed as Java's clients do."""
     node, listener = broker
     numbers = [gauge(f"org.apache.kafka.{name}", point(it)) for name, it in IN_A_JAVA_CLIENT.items()]
     lags = [point(40, {"partition": "0"}), point(2, {"partition": "1"}), point(float("nan"))]
@@ -182,7 +182,7 @@ def test_a_console_says_which_listener_doesnt_answer_and_shows_the_others(
 def test_a_listener_that_takes_its_time_keeps_nothing_from_being_shown(
     broker: tuple[barnabas.Broker, str], open_page: OpenPage
 ) -> None:
-    """The page asks every two seconds. One of the listeners takes connections, and says nothing for three."""
+    """The page asks every two seconds. One of the listeners accepts connections, and is silent for three seconds."""
     node, listener = broker
     client, _ = pushing(node.port, "app", gauge("x", point(1)))
     with socket.create_server(("127.0.0.1", 0)) as silent, client:

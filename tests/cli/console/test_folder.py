@@ -84,8 +84,8 @@ def test_fates_are_those_of_the_transaction_indexes_where_markers_lie_behind(tmp
 def test_a_folder_shows_its_coordinators_answers_however_many_partitions_they_have(
     tmp_path: Path, look: Looker
 ) -> None:
-    """A lane holds a hundred partitions of a transaction, and none where its id has begun nothing. Those that were left
-    out seemed to hang, in a folder in which nobody could know better."""
+    """A lane holds a hundred partitions of a transaction, and none if its id has begun nothing. The partitions left out
+    seemed to hang, because nothing else in a folder could tell."""
     count = MOST_PARTITIONS + 5
     with barnabas.Broker(data=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -116,7 +116,7 @@ def test_a_folder_shows_its_coordinators_answers_however_many_partitions_they_ha
 def test_a_log_too_long_to_read_is_named_and_decides_nothing_about_hanging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last state that was read may be long over."""
+    """The last state read may be long outdated."""
     path = str(kafka_folders.unpack(kafka_folders.DOWN, tmp_path))
 
     def shown() -> tuple[str, set[tuple[str, str]]]:
@@ -142,7 +142,7 @@ def test_a_log_too_long_to_read_is_named_and_decides_nothing_about_hanging(
 def test_reading_at_the_beginning_is_bounded_over_all_partitions(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, part: list[int]
 ) -> None:
-    """Each of fifty partitions had as much of its own. What has room is read to its end, however it is spread."""
+    """Each of fifty partitions used to have its own bound. Now what fits is read to its end, however it is spread."""
     clock = {"s": 0.0}
     monkeypatch.setattr(folder.time, "monotonic", lambda: clock["s"])
     monkeypatch.setattr(folder, bound, most)

@@ -1,4 +1,4 @@
-"""Groups of each kind as the records of a folder leave them: who reads what."""
+"""Groups of each kind as a folder's records describe them, with their members and partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPICS = {uuid_to_text(ORDERS_ID): "orders"}
 
 
 def groups_of(*records: tuple[Message, Message]) -> FolderGroups:
-    """As their coordinator would have written them."""
+    """The groups, from records as their coordinator would write them."""
     written: Sequence[tuple[int, bytes, bytes, tuple[()]]] = [
         (
             1_000,
@@ -70,7 +70,7 @@ def test_members_of_a_streams_group_have_the_partitions_of_their_active_tasks() 
         streams.Subtopology(subtopology_id="1", source_topics=["other"]),
     ]
     groups = groups_of(
-        # in front of the group's own record, whose epoch is another one
+        # before the group's own record, which has another epoch
         (
             streams.StreamsGroupTopologyKey(group_id="g"),
             streams.StreamsGroupTopologyValue(epoch=9, subtopologies=topology),

@@ -1,4 +1,4 @@
-"""Who may ask a console: by which name, from which page, with which token."""
+"""Which requests a console accepts: by host name, by page, and by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A console outlives its brokers: it says that they are gone, and goes on when they are back."""
+"""A console outlives its brokers. It says that they are gone, and continues when they are back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_console_waits_for_a_kafka_that_isnt_there_yet() -> None:
 
 
 def test_after_a_reset_no_transaction_stays_open_that_was_before() -> None:
-    """Its records are gone, and no coordinator knows of it."""
+    """The transaction's records are gone, and no coordinator knows of it."""
     with (
         barnabas.Broker(topics={"orders": 1}) as broker,
         console_of("console", "--bootstrap", broker.bootstrap) as console,

@@ -1,4 +1,4 @@
-"""What the page is made of: small, its own, with the licences of what isn't, and nothing that makes text markup."""
+"""The page's files: small, our own or with their licences, and without code that turns text into markup."""
 
 from __future__ import annotations
 

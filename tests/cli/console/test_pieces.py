@@ -37,7 +37,7 @@ ORDERS = ("orders", 0)
 
 
 class Log:
-    """Batches one behind the other; a transaction is open until `end`."""
+    """A log of consecutive batches. A transaction is open until `end`."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -167,7 +167,7 @@ def test_records_are_found_by_their_key() -> None:
 
 
 class Counted(Log):
-    """Which says how often it was read."""
+    """A log that counts how often it was read."""
 
     reads = 0
 
@@ -177,7 +177,7 @@ class Counted(Log):
 
 
 def test_a_page_reads_no_further_than_its_records_and_parses_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten million records in batches of 20,000 were read by megabytes, and each batch was parsed to its end."""
+    """Ten million records in batches of 20,000 used to be read by megabytes, with each batch parsed to its end."""
     log = Counted()
     for _ in range(5):
         log.add([b"v"] * 300)
@@ -208,7 +208,7 @@ def test_a_damaged_batch_shows_its_readable_records_and_then_the_reason() -> Non
     log = Log()
     log.add([b"a", b"b", b"c"])
     size = len(log.batches[0])
-    log.batches[0] = log.batches[0][: size - 1] + b"\x05"  # one header more than there is
+    log.batches[0] = log.batches[0][: size - 1] + b"\x05"  # one header more than the record has
     page = page_of_records(log.read, ORDERS, 1, 100, committed=False)
     assert [(each["offset"], "unread" in each) for each in page["records"]] == [(1, False), (2, True)]
 
@@ -348,7 +348,7 @@ def test_two_transactions_of_one_id_that_begin_in_one_millisecond_have_a_lane_ea
 
 
 def test_records_that_are_read_again_leave_their_lane_as_it_was() -> None:
-    """A broker that is set back to what it was holds them again."""
+    """A broker that is reset to an earlier state holds them again."""
     sections = Sections()
     lanes = Lanes(sections.list_of("lanes", 10))
     records = [recorded(state, offset) for offset, state in enumerate(WHOLE)]

@@ -1,4 +1,4 @@
-"""What is asked of a Kafka while a page is open, without one."""
+"""The requests to a Kafka while a page is open, tested without a Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEADER = 1
 
 
 class Leading:
-    """The leader of `orders`-0, which notes what it is asked."""
+    """The leader of `orders`-0, which notes the requests that it receives."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -60,7 +60,7 @@ class Leading:
 async def test_a_busy_log_is_only_asked_for_its_offsets(
     appended_bytes: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page of such a log had its batches sent, ten megabytes a second, to show where it ends."""
+    """A page of such a log used to fetch its batches, ten megabytes a second, to show where the log ends."""
     leading, sections = Leading(), Sections()
     monkeypatch.setattr(watching, "fetch_from_leader", leading.fetch)
     monkeypatch.setattr(watching, "list_offsets", leading.list_offsets)
@@ -80,7 +80,7 @@ async def test_a_busy_log_is_only_asked_for_its_offsets(
 async def test_a_topic_that_goes_while_its_log_is_asked_for_ends_no_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another thread learns who leads."""
+    """Another thread looks up the leader."""
     leading, sections = Leading(), Sections()
     watch = Watch({}, sections, lambda topics: {}, lambda brokers: None)
     payments = ("payments", 0)
@@ -133,7 +133,7 @@ async def test_a_problem_is_no_longer_shown_once_nobody_asks() -> None:
 
 
 class Topics:
-    """What the metadata says of `__transaction_state`, and how often that was asked for."""
+    """The metadata of `__transaction_state`, and how often it was requested."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -146,7 +146,7 @@ class Topics:
 
 @pytest.fixture
 def transactions_log(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionLog, Topics, dict[str, float]]:
-    """With its metadata and its clock. Each of its topics has two records when it is found."""
+    """The log with its metadata and its clock. Each of its topics has two records when it is found."""
     clock = {"s": 100.0}
     monkeypatch.setattr(watching.time, "monotonic", lambda: clock["s"])
     monkeypatch.setattr(
@@ -247,7 +247,7 @@ def test_a_small_fetch_begins_with_partitions_that_were_not_read_lately(
 
 
 def test_a_problem_is_shown_until_the_same_question_succeeds() -> None:
-    """One who may not list groups was told so for as long as it took to ask for the metadata."""
+    """A user who may not list groups saw that only for as long as a request for the metadata took."""
     wrong = {"groups": "you may not", "offsets": "you may not"}
 
     def asking(name: str) -> Round:
@@ -275,7 +275,7 @@ def test_a_problem_is_shown_until_the_same_question_succeeds() -> None:
 async def test_a_transaction_is_over_only_if_all_coordinators_know_nothing_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While a partition of `__transaction_state` has no leader, nobody tells of the transactions in it."""
+    """While a partition of `__transaction_state` has no leader, nobody reports its transactions."""
     sections, topics = Sections(), Topics()
     watch = Watch({}, sections, lambda topics: {}, lambda brokers: None)
     cluster = cast("KafkaCluster", topics)
@@ -284,7 +284,7 @@ async def test_a_transaction_is_over_only_if_all_coordinators_know_nothing_of_it
     assert watch._lanes.still_running() == {}
 
     def state(*leaders: int) -> str:
-        """What is shown once nobody has told of it, by who led before that, and after."""
+        """The shown state once nobody has reported the transaction, by the leaders before and after that."""
         answers = [*leaders]
 
         def list_transactions(*_: object) -> list[CoordinatedTransaction]:

@@ -143,7 +143,7 @@ def _round(
     serving: contextlib.AbstractContextManager[Served],
     left_behind: Path,
 ) -> bool:
-    """Whether all went well."""
+    """Run one round. Return whether all went well."""
     began_s = time.monotonic()
     with serving as server:
         if version != 2:

@@ -1,7 +1,7 @@
 """A client process of aiokafka: see `worker`. Its groups are of the classic protocol.
 
-It copies nothing: it asks for a group's offsets in a version that doesn't wait for those of transactions that are being
-committed (KIP-447), and commits them in one that doesn't say as which member.
+It copies nothing. It asks for a group's offsets in a version that doesn't wait for transactions that are being
+committed (KIP-447), and commits them in a version that doesn't name the member.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.clients.checker.worker import (
 
 
 class AiokafkaWorker(Worker):
-    """With aiokafka's producer and consumer, on an event loop of their own thread, so that they go on between
-    operations."""
+    """A worker with aiokafka's producer and consumer. They run on an event loop in their own thread, so that they go on
+    between operations."""
 
     def start(self) -> None:
         self.unacknowledged: list[tuple[asyncio.Future[Any], list[Any]]] = []

@@ -1,4 +1,4 @@
-"""The search for what no history may hold, by the names that Jepsen gives it.
+"""Searches a history for anomalies, by Jepsen's names.
 
 Not looked for, since Kafka allows it: transactions that overlap in the log (G0), and the cycles that come of it where
 one of two such transactions reads what the other committed meanwhile; sends of one transaction with others' between.
@@ -16,7 +16,7 @@ Found = dict[str, list[str]]
 
 
 def find(history: History) -> Found:
-    """Name of each anomaly that is there → a sentence for every case."""
+    """Return the anomalies found, by name, with a sentence for every case."""
     index = Index.of(history)
     found: Found = {}
     for name, sentences in (check(index) for check in CHECKS):
@@ -43,7 +43,7 @@ def _duplicates(index: Index) -> tuple[str, Iterable[str]]:
 
 
 def _aborted_reads(index: Index) -> tuple[str, Iterable[str]]:
-    """Also by an operation that wasn't OK itself: what a consumer returned, it returned."""
+    """Find aborted records that were read, also by operations that weren't OK: the consumer still returned them."""
     return "G1a", (
         f"{value} of an aborted transaction ({writer}) was read by {reader}"
         for (key, value), writer in index.writer_of.items()
@@ -107,7 +107,7 @@ def _copied_twice(index: Index) -> tuple[str, Iterable[str]]:
 
 
 def _not_copied(index: Index) -> tuple[str, Iterable[str]]:
-    """Where anything was copied, everything that was read of the same key must have been."""
+    """If anything was copied, everything read of the same key must have been copied."""
     sources = sorted({(record.key, record.value) for op in index.history for record in op.records})
     uncopied: list[str] = []
     for to in sorted({to for to, _source in index.copies_of}):
@@ -121,7 +121,7 @@ def _not_copied(index: Index) -> tuple[str, Iterable[str]]:
 
 
 def _skipped_by_a_group(index: Index) -> tuple[str, Iterable[str]]:
-    """What a group has committed, one of its members must have read."""
+    """One of the group's members must have read everything below its committed offset."""
     last = {sample.group: sample.ends for op in index.history for sample in op.samples}
     return "skipped-by-group", (
         f"{key}@{offset} was not read by {group}, which has committed {end}"
@@ -133,7 +133,7 @@ def _skipped_by_a_group(index: Index) -> tuple[str, Iterable[str]]:
 
 
 def _offsets_back(index: Index) -> tuple[str, Iterable[str]]:
-    """What a group has committed is no less than it was before, and than what was acknowledged before."""
+    """A group's committed offset is no less than earlier ones, and no less than those acknowledged earlier."""
     samples = [(sample.at_ns, 1, sample.group, sample.ends) for op in index.history for sample in op.samples]
     acknowledged = [
         (op.done_at_ns, 0, op.group, op.ends)

@@ -24,7 +24,7 @@ COPIES_START = 1_000_000
 
 
 class Client:
-    """A process of its own; `process` is its number in the history."""
+    """A client process. `process` is its number in the history."""
 
     def __init__(self, process: int, role: Role, config: Mapping[str, Any], java: str | None = None) -> None:
         """java: the class path of `CheckerClient`, where the role is one of Java's."""
@@ -52,7 +52,7 @@ class Client:
         self.since_superseded = 0
 
     def wait_until_ready(self) -> bool:
-        """Whether it has its producer id; it may die before."""
+        """Wait for the producer id. Return False if the client dies before."""
         self.goes_on = self._line() is not None
         return self.goes_on
 
@@ -85,7 +85,7 @@ class Client:
 
     @property
     def is_stopped(self) -> bool:
-        """By SIGSTOP, or for good."""
+        """Whether the process is stopped by SIGSTOP, or has ended."""
         flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
             return (
@@ -104,7 +104,7 @@ class Client:
 
 
 def planned(steps: Sequence[Sequence[Any]]) -> list[Step]:
-    """What is known of an operation before it has begun: the values that it may send."""
+    """The part of an operation that is known before it begins: the values that it may send."""
     return [Send(step[1], step[2]) for step in steps if step[0] == "send"]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of ours that serves the clients, and what befalls its nodes: one at a time, so that two of three remain."""
+"""A cluster of ours that serves the clients, and faults of its nodes: one at a time, so that two of three remain."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CheckedCluster:
 
     @property
     def log(self) -> str:
-        """What the nodes have printed."""
+        """The nodes' output."""
         return self._cluster.log
 
     def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
@@ -108,7 +108,7 @@ class CheckedCluster:
                 self._cluster.move_leader(topic, partition, others[partition % len(others)])
 
     def _until_others_lead(self, node: ClusterNode, work: Workload) -> None:
-        """Of a controller nobody takes over: clients go on without one."""
+        """Wait until other nodes lead. Nobody takes over from a controller: clients go on without one."""
         if node is self._cluster.controller:
             work.go_on(MEANWHILE, MEANWHILE_S)
             return
@@ -134,7 +134,7 @@ class CheckedCluster:
 
     @property
     def _coordinators(self) -> list[tuple[str, int]]:
-        """Those of their partitions in which something is written."""
+        """The partitions of the internal topics that hold records."""
         return [
             (topic, partition)
             for topic in ("__consumer_offsets", "__transaction_state")
@@ -147,7 +147,7 @@ _PARTITIONS_OF = {"__consumer_offsets": "offsets.topic", "__transaction_state": 
 
 
 def _log(folder: Path) -> bytes:
-    """Empty where there is none."""
+    """Return an empty log if the file doesn't exist."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 

@@ -20,7 +20,7 @@ from tests.clients.checker.worker import (
 
 
 class ConfluentWorker(Worker):
-    """With librdkafka's producer and consumer."""
+    """A worker with librdkafka's producer and consumer."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (KafkaException,)
     was_purged = False
@@ -79,7 +79,7 @@ class ConfluentWorker(Worker):
         return bool(error.args[0].txn_requires_abort())
 
     def _goes_on_after(self, error: Exception) -> bool:
-        """Another one takes over where something was purged: its epoch is another one."""
+        """If something was purged, another producer takes over, with another epoch."""
         goes_on = super()._goes_on_after(error)
         if self.sends:
             self.producer.poll(0)

@@ -21,7 +21,7 @@ def cycles(after: Mapping[int, AbstractSet[int]]) -> Iterator[list[int]]:
 
 
 def _prune(left: dict[int, set[int]]) -> None:
-    """Take away what no cycle goes through, again and again: nodes without a way in, or without a way out."""
+    """Repeatedly remove nodes that no cycle goes through: those without a way in or without a way out."""
     sources: dict[int, set[int]] = {node: set() for node in left}
     for node, targets in left.items():
         for target in targets:

@@ -1,4 +1,4 @@
-"""What clients did and saw, as the checker takes it."""
+"""The operations and observations of clients, as the checker reads them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Value = int
 
 
 class Outcome(enum.Enum):
-    """OK: the commit was acknowledged, or all that was sent singly. FAILED: no commit was tried. UNKNOWN: one was, and
-    nobody knows."""
+    """OK: the commit was acknowledged, or all records sent singly were. FAILED: no commit was tried. UNKNOWN: a commit
+    was tried, and its outcome is unknown."""
 
     OK = "ok"
     FAILED = "failed"
@@ -22,7 +22,7 @@ class Outcome(enum.Enum):
 
 @dataclass(slots=True)
 class Send:
-    """`source` is the value of which this one is a copy; `offset` is None where no acknowledgement came."""
+    """`source` is the value that this one is a copy of. `offset` is None if no acknowledgement came."""
 
     key: Key
     value: Value
@@ -40,7 +40,7 @@ class Record:
 
 @dataclass(slots=True)
 class Poll:
-    """What a poll returned; `at_ns` on the machine's monotonic clock, after it had returned."""
+    """The records that a poll returned. `at_ns` is the machine's monotonic clock after the return."""
 
     records: list[Record] = field(default_factory=list)
     at_ns: int = 0
@@ -94,7 +94,7 @@ class Operation:
 
     @property
     def ends(self) -> dict[Key, int]:
-        """The offset behind the last record that it read of each partition."""
+        """The offset after the last record read from each partition."""
         return {record.key: record.offset + 1 for record in self.records}
 
     @property

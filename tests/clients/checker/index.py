@@ -1,4 +1,4 @@
-"""A history seen from its records: who wrote and who read what, and where it lies."""
+"""A history by its records: their writers, their readers and their offsets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Index:
         self.offsets_of[key, value].add(offset)
 
     def is_committed(self, operation: Operation) -> bool:
-        """An unknown one is, as soon as anything of it was read: what else it sent must be there, too."""
+        """An operation of unknown outcome is committed once any of its records was read: the others must exist, too."""
         if operation.outcome is Outcome.UNKNOWN:
             return any((send.key, send.value) in self.readers_of for send in operation.sends)
         return operation.outcome is Outcome.OK
@@ -61,7 +61,7 @@ class Index:
         return send.offset is not None if operation.singly else self.is_committed(operation)
 
     def offset_of(self, send: Send) -> int | None:
-        """That was acknowledged, or else the first at which it was read."""
+        """The acknowledged offset, or else the first offset at which the record was read."""
         if send.offset is None:
             return min(self.offsets_of.get((send.key, send.value), ()), default=None)
         return send.offset

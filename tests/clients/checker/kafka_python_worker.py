@@ -25,7 +25,7 @@ nothing to read, for ever (kafka-python 3.0.12; one of four that joined by polls
 
 
 class KafkaPythonWorker(Worker):
-    """With kafka-python's producer and consumer."""
+    """A worker with kafka-python's producer and consumer."""
 
     def start(self) -> None:
         self.unacknowledged: list[tuple[Any, list[Any]]] = []

@@ -1,4 +1,4 @@
-"""What a round of the workload is made of."""
+"""The plan of a round of the workload."""
 
 from __future__ import annotations
 

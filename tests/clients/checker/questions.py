@@ -1,4 +1,4 @@
-"""What the checker itself asks the brokers, while nobody of them is away."""
+"""The checker's own questions to the brokers, while all of them are up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OVER = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
 def committed(bootstrap: str, group: str) -> dict[Place, int]:
-    """What the group has committed. Asked for again as long as a transaction with offsets of it is in between."""
+    """The group's committed offsets. Ask again while a transaction with offsets of the group is pending."""
     found: dict[Place, int] = {}
 
     def ask() -> None:
@@ -69,7 +69,7 @@ def open_transactions(bootstrap: str, places: Sequence[Place], ids: str) -> list
 
 
 def until_nothing_is_open(bootstrap: str, places: Sequence[Place], ids: str, timeout_s: float) -> None:
-    """AssertionError, with what hangs, where that takes longer."""
+    """Wait until nothing is open. Raise AssertionError with the hanging transactions if that takes longer."""
     left: list[str] = []
 
     def is_over() -> bool:
@@ -87,7 +87,7 @@ def until_nothing_is_open(bootstrap: str, places: Sequence[Place], ids: str, tim
 
 
 def read(bootstrap: str, place: Place) -> Iterator[tuple[int, bytes]]:
-    """Offset and value of all that is committed in a partition."""
+    """Offset and value of each committed record in a partition."""
     config = {"isolation.level": READ_COMMITTED, "enable.partition.eof": True, "fetch.wait.max.ms": 10}
     with closing(consumer_of(bootstrap, **config)) as consumer:
         consumer.assign([TopicPartition(*place, 0)])

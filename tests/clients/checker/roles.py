@@ -1,4 +1,4 @@
-"""What the clients of a workload do, and by which library."""
+"""The roles of the workload's clients, and their libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Role:
 
 
 def transacting(count: int, libraries: Sequence[str] = ("confluent-kafka",)) -> tuple[Role, ...]:
-    """The libraries by turns."""
+    """Roles that do transactions, with the libraries in turn."""
     return tuple(Role(Kind.TRANSACTS, libraries[index % len(libraries)]) for index in range(count))
 
 

@@ -50,7 +50,7 @@ SHARE_SETTINGS = {
 
 
 class Plan(NamedTuple):
-    """`kills` of the broker; a consumer is killed beside every second one."""
+    """`kills` counts those of the broker. A consumer is killed together with every second one."""
 
     seed: int
     kills: int
@@ -60,14 +60,14 @@ class Plan(NamedTuple):
 
 @dataclass(eq=False)
 class _Run:
-    """Of the broker, from one moment to another."""
+    """A run of the broker, from one moment to another."""
 
     began_s: float
     ended_s: float = math.inf
 
 
 class _Consumer:
-    """A process, and what it says, as it becomes known of its group."""
+    """A consumer's process, and its messages as they arrive."""
 
     def __init__(
         self, bootstrap: str, group: str, seed: str, deliveries: Deliveries, runs: Sequence[_Run]
@@ -96,7 +96,7 @@ class _Consumer:
                 return  # cut off by the kill
 
     def _run_of(self, from_s: float, to_s: float) -> _Run | None:
-        """The one in which all of that time lies."""
+        """Return the run that contains all of that time."""
         return next((run for run in self._runs if run.began_s <= from_s and to_s <= run.ended_s), None)
 
     def _told(self, what: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ class ShareRound:
         self.deliveries = Deliveries(self._name, lock_s=LOCK_S, limit=LIMIT, is_latest=False, may_lose=False)
 
     def run(self) -> list[str]:
-        """What is wrong."""
+        """Run the round. Return the complaints."""
         create_topic(self._bootstrap, self._name, partitions=PARTITIONS)
         begin_at_the_start(self._bootstrap, self._name)
         producing = threading.Thread(target=self._produce)
@@ -203,13 +203,13 @@ class ShareRound:
 
     @property
     def done(self) -> int:
-        """How many records are surely done with."""
+        """The number of records that are surely done."""
         of_records = self._of_records()
         return sum(any(told.is_final for told in each.acknowledgements) for each in of_records)
 
     @property
     def summary(self) -> str:
-        """How much it was."""
+        """The amounts of work, as a text."""
         given = sum(len(each.deliveries) for each in self._of_records())
         return (
             f"{self._plan.kills} kills of the broker, {sum(map(len, self._sent.values()))} records, "
@@ -227,7 +227,7 @@ class ShareRound:
         self._consumers.append(_Consumer(self._bootstrap, self._name, seed, self.deliveries, self._runs))
 
     def _kill_one(self) -> None:
-        """A fetch of its may be answered, and nobody has that."""
+        """Kill one consumer. A fetch of its may be answered, with records that no consumer then has."""
         consumer = self._luck.choice(self._consumers)
         self._consumers.remove(consumer)
         self._kill(consumer)
@@ -254,7 +254,7 @@ class ShareRound:
     # --- records --------------------------------------------------------------------------------------------
 
     def _produce(self) -> None:
-        """Until it is over, whatever becomes of the broker."""
+        """Produce until the round is over, whatever happens to the broker."""
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,

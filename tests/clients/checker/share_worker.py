@@ -1,4 +1,4 @@
-"""A process that is a share consumer, confluent-kafka's: it says what it is given and what it acknowledges.
+"""A share consumer's process, of confluent-kafka: it prints the records that it gets and those that it acknowledges.
 
 It prints a line of JSON for each, before it does anything with that, so that a killed one has said all that it knew:
 
@@ -6,7 +6,7 @@ It prints a line of JSON for each, before it does anything with that, so that a 
 - `{"says": [[partition, offset, kind], …], "at": seconds}` before it is sent
 - `{"done": [[partition, error code], …], "at": seconds}` as they were answered
 
-Seconds are the system's monotonic ones. Told anything on its standard input it accepts everything from then on.
+Seconds are those of the system's monotonic clock. After any line on its standard input it accepts everything.
 """
 
 from __future__ import annotations

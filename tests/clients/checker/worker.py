@@ -41,7 +41,7 @@ Polled = list[tuple[str, int, int, bytes]]
 
 
 class UnacknowledgedError(Exception):
-    """A send was not acknowledged: what the transaction holds is not to be committed."""
+    """A send was not acknowledged, so the transaction must not be committed."""
 
 
 class NotJoinedError(Exception):
@@ -79,7 +79,7 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Have a producer, ready for a transaction, and a consumer, as far as they are wanted."""
+        """Create a producer, ready for a transaction, and a consumer, as configured."""
 
     @abc.abstractmethod
     def begin(self) -> None: ...
@@ -96,7 +96,7 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def send(self, place: Place, payload: bytes, sent: list[Any]) -> None:
-        """`sent[3]` is to be its offset, when it is acknowledged."""
+        """Send a record. Its offset is set in `sent[3]` once it is acknowledged."""
 
     @abc.abstractmethod
     def flush(self) -> None:
@@ -115,7 +115,7 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def membership(self) -> Any:
-        """What the group knows the client by, None while it isn't a member."""
+        """The client's membership in the group, or None while it isn't a member."""
 
     @abc.abstractmethod
     def add_offsets(self, ends: dict[Place, int], membership: Any) -> None:
@@ -234,7 +234,7 @@ class Worker(abc.ABC):
 
 
 def _ends(keys: list[Place], steps: list[list[Any]]) -> dict[Place, int]:
-    """The offset behind the last that was polled of each."""
+    """The offset after the last polled record of each partition."""
     return {keys[key]: offset + 1 for step in steps if step[0] == "poll" for key, offset, *_ in step[1]}
 
 

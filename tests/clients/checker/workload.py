@@ -1,4 +1,4 @@
-"""The workload: clients at work on their transactions, and what befalls them and their broker."""
+"""The workload: clients that do transactions, and faults of the clients and their broker."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ MOST_SUPERSEDED = 3
 
 
 class Served(Protocol):
-    """What the clients are served by."""
+    """The brokers that serve the clients."""
 
     @property
     def bootstrap(self) -> str: ...
 
     def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
-        """Something of what can happen to it; returns once it is over."""
+        """Cause one of the possible faults. Return once it is over."""
 
 
 ONE_BROKER = {name.replace(".", "_"): value for name, value in CONSUMER_GROUPS.items()}
@@ -57,7 +57,7 @@ ONE_BROKER = {name.replace(".", "_"): value for name, value in CONSUMER_GROUPS.i
 
 
 class OneBroker:
-    """A broker alone, which can be killed."""
+    """A single broker, which can be killed."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -71,7 +71,7 @@ class OneBroker:
         self.kill()
 
     def kill(self) -> None:
-        """And start it again."""
+        """Kill the broker and start it again."""
         self._server.kill()
         self._server.start()
 
@@ -103,7 +103,7 @@ class Workload:
 
     @property
     def keys(self) -> list[tuple[str, int]]:
-        """Topic and partition of each."""
+        """The topic and partition of each key."""
         return self._keys
 
     def coordinated(self) -> list[dict[str, str]]:
@@ -119,7 +119,7 @@ class Workload:
         return f"{self._name}-{number}"
 
     def outcomes(self) -> dict[str, tuple[int, Counter[str]]]:
-        """How many clients each role had, and what became of their operations."""
+        """The number of clients of each role, and the outcomes of their operations."""
         roles = {client.process: str(client.role) for client in self._clients}
         found = {role: (count, Counter[str]()) for role, count in Counter(roles.values()).items()}
         for operation in self.history:
@@ -128,7 +128,7 @@ class Workload:
         return found
 
     def go_on(self, operations: int, most_s: float = math.inf) -> None:
-        """Returns once so many more are done, or nothing is left to do, or after so long."""
+        """Return once a number of operations is done, or nothing is left to do, or the time is over."""
         target = self._done + operations
         with self._changed:
             came = self._changed.wait_for(
@@ -317,7 +317,7 @@ class Workload:
             time.sleep(POLL_S)
 
     def _join(self) -> None:
-        """Clients that are slow to end, as those that hang, are killed."""
+        """Wait for the clients to end. Kill slow ones, as well as those that hang."""
         deadline_s = time.monotonic() + LAST_OPERATION_S
         for thread in self._threads:
             thread.join(timeout=max(deadline_s - time.monotonic(), 0))
@@ -330,7 +330,7 @@ class Workload:
             raise self._errors[0]
 
     def _sample(self) -> None:
-        """What each group has committed by now."""
+        """Record each group's committed offsets."""
         key_of = {place: key for key, place in enumerate(self._keys)}
         for group in self._groups:
             at_ns = time.monotonic_ns()
@@ -361,7 +361,7 @@ class Workload:
         )
 
     def _go_on_to_the_end(self, slot: Slot, everything: list[Record]) -> None:
-        """By another client where one gets no further: that is up to the brokers only if none does."""
+        """Read each group to its end. If one client gets stuck, try another: if all do, the brokers are to blame."""
         ends: dict[int, int] = {record.key: record.offset + 1 for record in everything}
         group = f"{self._name}-{slot.role.group}"
         step = "copy" if slot.role.kind is Kind.COPIES else "poll"

@@ -1,6 +1,6 @@
 """`python -m tests.clients.consume_transform_produce`: kill workers and broker, and account for every input.
 
-Ends with status 1 where an input is missing in the output, or doubled.
+Ends with status 1 if an input is missing from the output, or doubled.
 """
 
 from __future__ import annotations

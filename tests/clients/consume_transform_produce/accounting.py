@@ -1,4 +1,4 @@
-"""What must hold at the end: every input exactly once in the output, and every transaction whole or not at all."""
+"""The conditions at the end: every input is in the output exactly once, and every transaction is whole or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find(
     written: Iterable[Output],
     acknowledged: Collection[str],
 ) -> dict[str, list[str]]:
-    """What is wrong, in sentences by kind; {} where everything is as it should be.
+    """Return the mistakes as sentences by kind, or {} if there are none.
 
     inputs: number → where it lies. committed: what a reader of committed records sees; written: what one of
     uncommitted records sees. acknowledged: transactions whose commit was answered.

@@ -1,4 +1,4 @@
-"""Keeps three workers going and their input coming, and kills them, their broker, or freezes one for a while."""
+"""Keeps three workers and their input going, kills workers and the broker, and freezes a worker for a while."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FREEZES_A_KILL = 1 / 10
 
 @dataclass(slots=True)
 class Report:
-    """What was done and found. kills: by victim, and where a worker was last heard of."""
+    """The kills and the findings. kills: by victim, and by the stage that a worker last reported."""
 
     inputs: int = 0
     outputs: int = 0
@@ -66,7 +66,7 @@ class Report:
 
 
 class Worker:
-    """A worker process, and what it said."""
+    """A worker process and its messages."""
 
     def __init__(self, name: str, config: dict[str, Any], heard: threading.Condition) -> None:
         self.name = name
@@ -115,7 +115,7 @@ class Worker:
         self._child.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and hear what it still said."""
+        """Kill the worker by SIGKILL, and read its last messages."""
         self._child.kill()
         self._child.wait()
         for thread in self._threads:
@@ -126,7 +126,7 @@ class Worker:
 
 
 class Feeder:
-    """Numbers into the input topic, one after the other over its partitions, until it is told to end."""
+    """Writes numbers into the input topic, over its partitions in turn, until it is told to end."""
 
     def __init__(self, bootstrap: str) -> None:
         self.sent = 0
@@ -162,7 +162,7 @@ class Feeder:
             self._errors.append(error)
 
     def end(self) -> None:
-        """Every number is there; AssertionError where one isn't."""
+        """Wait until every number is written. Raise AssertionError if one isn't."""
         self._ends.set()
         self._thread.join()
         left = self._producer.flush(PATIENCE_S)
@@ -245,7 +245,7 @@ class Crew:
         return plan
 
     def _strike(self, what: str) -> bool:
-        """Whether there was somebody to strike."""
+        """Return whether there was a victim."""
         self._replace_dead()
         slot = self._chance.randrange(SLOTS)
         stage = self._chance.choice([*STAGES, ANYWHERE])
@@ -270,7 +270,7 @@ class Crew:
         return True
 
     def _freeze(self, worker: Worker) -> bool:
-        """Let it go on with its transaction when others have its partitions."""
+        """Freeze a worker, and let it continue its transaction when others have its partitions."""
         with self._heard:
             self._heard.wait_for(lambda: worker.lines or worker.is_silent, timeout=PATIENCE_S)
             worker.signal(signal.SIGUSR1)
@@ -287,7 +287,7 @@ class Crew:
         return True
 
     def _wait_for(self, worker: Worker, stage: str) -> None:
-        """Until the worker gets there next. Not forever: it may have no partition, or be about to end."""
+        """Wait until the worker reaches the stage, but not forever: it may have no partition, or be about to end."""
         if stage == ANYWHERE:
             time.sleep(self._chance.random() / 2)
             return

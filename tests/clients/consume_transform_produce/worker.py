@@ -113,7 +113,7 @@ class Worker:
             self.records.append(message)
 
     def transact(self) -> None:
-        """What was collected, all or nothing. KafkaException where this worker has to end."""
+        """Process the collected records, all or none. Raise KafkaException if this worker has to end."""
         self.count += 1
         try:
             self.producer.begin_transaction()
@@ -151,7 +151,7 @@ class Worker:
         self.producer.produce(self.config["target"], value, partition=partition)
 
     def _rewind(self) -> None:
-        """Back to what is committed: the records of an aborted transaction are read once more."""
+        """Go back to the committed offsets: the records of an aborted transaction are read once more."""
         assigned = self.consumer.assignment()
         for each in self.consumer.committed(assigned, timeout=PATIENCE_S) if assigned else []:
             self.consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))

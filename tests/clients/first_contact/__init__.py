@@ -1,1 +1,1 @@
-"""What each client does first on a broker that nobody has asked anything: see `test_first_contact.py`."""
+"""Each client's first steps on a broker that has served nobody yet: see `test_first_contact.py`."""

@@ -1,4 +1,4 @@
-"""The errors that clients were told, by the lines of the log of requests."""
+"""The errors that clients got, by the lines of the log of requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODE = re.compile(r"raft-client-\d+|broker-\d+-fetcher-\d+")
 
 
 class Allowed(NamedTuple):
-    """An error that a client is told all the same."""
+    """An error that a client may get."""
 
     api: str
     error: Error
@@ -76,5 +76,5 @@ def met_by_waiting(log: str) -> dict[str, list[str]]:
 
 
 def answered(log: str) -> set[str]:
-    """The APIs that were asked."""
+    """The APIs that were requested."""
     return set(re.findall(r" barnabas\.request: .*? client .*?: (\w+) v\d+ ", log))

@@ -17,7 +17,7 @@ PATIENCE_S = 240.0
 
 
 class _Outcomes:
-    """What the program says of each name, which may come from several threads' firsts at once."""
+    """The program's outcome for each name. Outcomes may come from several threads at once."""
 
     def __init__(self, printed: IO[str]) -> None:
         self._printed = printed

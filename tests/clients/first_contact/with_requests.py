@@ -1,4 +1,4 @@
-"""First contact by raw requests: each goes out as soon as the answer before it has come, as no client does."""
+"""First contact by raw requests. Each is sent right after the previous answer, as no client does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Connections:
         return (of or self._bootstrap).ask(request, version)
 
     def metadata(self, topic: str) -> tuple[bytes, dict[int, Client]]:
-        """The topic's id, and who leads its partitions."""
+        """The topic's id, and the leaders of its partitions."""
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
         while (answer := self.ask(asked, 12)).topics[0].error_code == Error.LEADER_NOT_AVAILABLE:
             pass
@@ -72,7 +72,7 @@ class Connections:
         assert found.error_code == Error.NONE, found
         leaders = {each.partition_index: each.leader_id for each in found.partitions}
         clients = {index: self._node(leader, *addresses[leader]) for index, leader in leaders.items()}
-        for leader in {*clients.values()}:  # who may learn of a new topic a moment later, as in Kafka
+        for leader in {*clients.values()}:  # a broker may learn of a new topic a moment later, as in Kafka
             every = MetadataRequest(topics=None)
             while topic not in {each.name for each in self.ask(every, 12, of=leader).topics}:
                 pass

@@ -28,7 +28,7 @@ STALLED_S = 30.0
 
 
 def check(bootstrap: str, topic: str, expected: Expected, reader: Reader) -> int:
-    """Read the topic whole and compare it with what was sent, byte for byte; the number of records.
+    """Read the whole topic, compare it with the sent records byte by byte, and return their number.
 
     AssertionError names the first that differs, is missing, or is one too many.
     """
