@@ -22,9 +22,9 @@ META_PROPERTIES_FILE = "meta.properties"
 META_PROPERTIES = ("version", "node.id", "cluster.id", "directory.id")
 """The names in it. Each has a value."""
 META_PROPERTIES_TODO = (
-    "put it back from a copy, or write version=1, node.id, cluster.id and directory.id into it, NAME=VALUE in a line "
-    "each; the directory's id is the one in the last RegisterBrokerRecord of __cluster_metadata-0. Where the file is "
-    "removed the folder's partitions begin anew"
+    "restore it from a copy, or write version=1, node.id, cluster.id and directory.id into it, one NAME=VALUE per "
+    "line; the directory's id is the one in the last RegisterBrokerRecord of __cluster_metadata-0. If you remove the "
+    "file, the folder's partitions begin empty"
 )
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 

@@ -62,10 +62,10 @@ class Finding(NamedTuple):
     what_to_do: str
 
 
-REBUILT = "nothing: the next start makes it anew"
-FROM_A_COPY = "put it back from a copy, if there is one; else a start goes on with what is there"
-NO_FILE_OF_KAFKAS = "it is no file of Kafka's"
-LEFT_ALONE = "nothing: a start leaves it alone. Delete it if it isn't wanted"
+REBUILT = "nothing: the next start rebuilds it"
+FROM_A_COPY = "restore it from a copy, if there is one; otherwise a start goes on with the rest"
+NO_FILE_OF_KAFKAS = "it isn't a file of Kafka's"
+LEFT_ALONE = "nothing: a start leaves it alone. Delete it if you don't need it"
 
 
 # ---- one log directory, without its logs
@@ -84,8 +84,8 @@ _OTHERS = {
     "bootstrap.checkpoint",
     ".lock",
 }
-_WRITTEN_ANEW = "nothing: it is written anew"
-_CHECKPOINT_TODO = "remove it while nothing runs: it is written anew, and recovery reads more"
+_WRITTEN_ANEW = "nothing: it will be written again"
+_CHECKPOINT_TODO = "remove it while no broker runs: it will be written again, and recovery reads more"
 
 
 class LookedAt(NamedTuple):
@@ -129,24 +129,24 @@ def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt
         properties = checkpoints.read_meta_properties(files, where)
         found += _properties(where, properties)
         if properties is not None and files.read_whole(where)[-1:] not in (b"", b"\n"):
-            what = "it ends within a line: the last value may lack some of it"
+            what = "it ends in the middle of a line: the last value may be cut short"
             found.append(Finding(Severity.NOTE, where, what, "nothing, if the value is whole"))
     except OSError as failure:
-        found.append(Finding(Severity.ERROR, where, _told(failure), "put it back from a copy"))
+        found.append(Finding(Severity.ERROR, where, _told(failure), "restore it from a copy"))
     clean = False
     mark = f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
     try:
         clean = checkpoints.read_clean_shutdown(files, mark) is not None
         if clean and not checkpoints.says_clean_shutdown(files.read_whole(mark)):
             what = "it doesn't say which run stopped cleanly"
-            found.append(Finding(Severity.WARNING, mark, what, "nothing: that it is there is what counts"))
+            found.append(Finding(Severity.WARNING, mark, what, "nothing: only its existence counts"))
     except OSError as failure:
         found.append(
-            Finding(Severity.ERROR, mark, _told(failure), "remove it: a start checks everything then")
+            Finding(Severity.ERROR, mark, _told(failure), "remove it: a start then checks everything")
         )
     if not clean:
         found.append(
-            Finding(Severity.NOTE, mark, "it isn't there: the last run didn't stop cleanly", START_CHECKS)
+            Finding(Severity.NOTE, mark, "it is missing: the last run didn't stop cleanly", START_CHECKS)
         )
     offsets = {name: _offsets(files, f"{path}/{name}", found) for name in CHECKPOINTS}
     found += _unknown_in_directory(files, path, clean)
@@ -156,20 +156,20 @@ def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt
 def _properties(path: str, properties: dict[str, str] | None) -> Iterator[Finding]:
     if properties is None:
         what = "it is missing: a start takes the folder for a new one"
-        yield Finding(Severity.ERROR, path, what, "put it back from a copy")
+        yield Finding(Severity.ERROR, path, what, "restore it from a copy")
         return
     missing = [name for name in checkpoints.META_PROPERTIES if not properties.get(name)]
     if missing:
         what = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         yield Finding(Severity.ERROR, path, what, checkpoints.META_PROPERTIES_TODO)
     for name in properties.keys() - {*checkpoints.META_PROPERTIES, "broker.id"}:
-        what = f"{name[:40]!r} is no name in it"
-        yield Finding(Severity.NOTE, path, what, "nothing: it is passed over")
+        what = f"{name[:40]!r} isn't a known name"
+        yield Finding(Severity.NOTE, path, what, "nothing: it is ignored")
     directory_id = properties.get("directory.id")
     try:
         uuid_from_text(directory_id or "A" * 22)
     except ValueError:
-        what = f"directory.id {directory_id} is no id"
+        what = f"directory.id {directory_id} isn't a valid id"
         yield Finding(Severity.ERROR, path, what, checkpoints.META_PROPERTIES_TODO)
 
 
@@ -179,7 +179,7 @@ def _unknown_in_directory(files: Files, path: str, clean: bool) -> Iterator[Find
         folders = set(files.list_subdirectories(path))
         names = [name for name in files.list_directory(path) if name not in folders]
     except OSError as failure:
-        yield Finding(Severity.ERROR, path, _told(failure), "look at the disk")
+        yield Finding(Severity.ERROR, path, _told(failure), "check the disk")
         return
     for name in names:
         if name not in _OTHERS and name not in CHECKPOINTS:
@@ -288,7 +288,7 @@ def examine_log(files: Files, directory: str, expected: LogExpectation) -> Gener
         yield from _snapshot(files, directory, offset)
     if expected.clean and bases and end_offset > bases[0] and end_offset not in snapshots:
         path = file_path(directory, end_offset, SNAPSHOT_SUFFIX)
-        what = "it is missing: the producers at the end of the log, as a clean stop leaves them"
+        what = "it is missing: a clean stop saves the log's producers in it"
         yield Finding(Severity.NOTE, path, what, "nothing: a start reads them from the batches")
     yield from _epochs(files, directory, names, epochs, expected.log_start_offset)
     start_offset = max(expected.log_start_offset, bases[0] if bases else 0)
@@ -316,9 +316,7 @@ def _epochs(
         return
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
-            what = (
-                f"epoch {next_epoch} from offset {next_start} on comes behind epoch {epoch} from {start} on"
-            )
+            what = f"epoch {next_epoch} from offset {next_start} on comes after epoch {epoch} from {start} on"
             yield Finding(Severity.WARNING, path, what, REBUILT)
             return
     ends = [offset for _, offset in walked[1:]]
@@ -328,7 +326,7 @@ def _epochs(
             continue  # entries below the log start are dropped
         said = max((known for known, start in entries if start <= offset), default=-1)
         if said != epoch >= 0:
-            what = f"offset {offset} is of epoch {epoch} by its batch, and the file says {said}"
+            what = f"offset {offset} has epoch {epoch} in its batch, and {said} in the file"
             yield Finding(Severity.WARNING, path, what, REBUILT)
             return
 
@@ -338,8 +336,8 @@ def _partition_metadata(
 ) -> Iterator[Finding]:
     path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
     if not names:
-        what = "there is nothing in it"
-        yield Finding(Severity.NOTE, directory, what, "nothing: a start begins the log anew")
+        what = "it is empty"
+        yield Finding(Severity.NOTE, directory, what, "nothing: a start begins a new log")
         return
     if checkpoints.PARTITION_METADATA_FILE not in names:
         yield Finding(Severity.NOTE, path, "it is missing", REBUILT)
@@ -353,15 +351,15 @@ def _partition_metadata(
     if found is None:
         yield Finding(Severity.NOTE, path, "it says nothing", REBUILT)
     elif expected.topic_id is not None and found != expected.topic_id:
-        what = f"it is of topic id {found}, and the metadata says {expected.topic_id}"
+        what = f"its topic id is {found}, and the metadata has {expected.topic_id}"
         yield Finding(Severity.ERROR, path, what, "nothing is lost: a start sets the folder aside")
 
 
 def _unfinished(directory: str, names: list[str]) -> Iterator[Finding]:
     for name in names:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)):
-            todo = "nothing, where a run was killed: a start ends what it had begun. Else rename it back"
-            yield Finding(Severity.WARNING, f"{directory}/{name}", "it was on its way in or out", todo)
+            todo = "nothing, if a run was killed: a start finishes its work. Otherwise rename it back"
+            yield Finding(Severity.WARNING, f"{directory}/{name}", "it was being added or removed", todo)
 
 
 def _unknown(directory: str, names: list[str]) -> Iterator[Finding]:
@@ -415,7 +413,7 @@ def _segment(
         is_torn = is_last and not expected.clean
         what = (
             f"{size - walked.end} bytes from position {walked.end} on, offset {walked.end_offset}, "
-            "are no whole batches"
+            "aren't whole batches"
         )
         yield Finding(
             Severity.WARNING if is_torn else Severity.ERROR,
@@ -425,15 +423,13 @@ def _segment(
         )
     if walked.gap is not None and not expected.compacted:
         position, due, offset = walked.gap
-        what = f"the batch at position {position} begins with offset {offset}, and {due} is the next one"
+        what = f"the batch at position {position} begins with offset {offset} instead of {due}"
         yield _gap(path, what, expected)
     if following is None:
         return
     if walked.first_offset >= following:
         what = f"it begins with offset {walked.first_offset}, and the next segment with {following}"
-        yield Finding(
-            Severity.ERROR, path, what, "give it the name of its first offset, or put the right file back"
-        )
+        yield Finding(Severity.ERROR, path, what, "rename it to its first offset, or restore the right file")
     elif walked.end_offset < following and not expected.compacted:
         what = f"it ends at offset {walked.end_offset}, and the next segment begins at {following}"
         yield _gap(path, what, expected)
@@ -443,7 +439,7 @@ def _gap(path: str, what: str, expected: LogExpectation) -> Finding:
     if expected.compacted is None:
         todo = (
             "nothing, if the broker's log.cleanup.policy has compact (--config server.properties says so); "
-            f"else {FROM_A_COPY}"
+            f"otherwise {FROM_A_COPY}"
         )
         return Finding(Severity.WARNING, path, what, todo)
     return Finding(Severity.ERROR, path, what, FROM_A_COPY)
@@ -465,11 +461,11 @@ def _indexes(files: Files, directory: str, base: int, names: set[str], walked: W
         try:
             wrong = check(files.read_whole(path), base, walked)
         except OSError as failure:
-            yield Finding(Severity.ERROR, path, told_of(failure), "remove it: a start makes it anew")
+            yield Finding(Severity.ERROR, path, told_of(failure), "remove it: a start rebuilds it")
             continue
         if wrong:
-            what = f"it isn't what the batches of its segment say: {wrong}"
-            yield Finding(Severity.WARNING, path, what, "remove it while nothing runs: a start makes it anew")
+            what = f"it contradicts the batches of its segment: {wrong}"
+            yield Finding(Severity.WARNING, path, what, "remove it while no broker runs: a start rebuilds it")
 
 
 def _end(directory: str, bases: list[int], end_offset: int, expected: LogExpectation) -> Iterator[Finding]:
@@ -477,8 +473,8 @@ def _end(directory: str, bases: list[int], end_offset: int, expected: LogExpecta
         what = f"it ends at offset {end_offset}, and was synced up to {expected.recovery_point}"
         yield Finding(Severity.ERROR, directory, what, FROM_A_COPY)
     if bases and end_offset < expected.log_start_offset:
-        what = f"it ends at offset {end_offset}, and is said to begin at {expected.log_start_offset}"
-        todo = f"correct {checkpoints.LOG_START_FILE}; after a kill a start begins the log anew there"
+        what = f"it ends at offset {end_offset}, and its log start is {expected.log_start_offset}"
+        todo = f"correct {checkpoints.LOG_START_FILE}; after a kill a start begins a new log there"
         yield Finding(Severity.ERROR, directory, what, todo)
 
 
@@ -491,11 +487,10 @@ def _snapshot(files: Files, directory: str, offset: int) -> Iterator[Finding]:
         return
     for producer in producers:
         if producer.last_data_offset >= offset:
-            what = (
-                f"producer {producer.producer_id} is at offset {producer.last_data_offset}, beyond its name"
-            )
+            last = producer.last_data_offset
+            what = f"producer {producer.producer_id} is at offset {last}, beyond the one in its name"
             yield Finding(
-                Severity.WARNING, path, what, "remove it while nothing runs: a start reads the batches"
+                Severity.WARNING, path, what, "remove it while no broker runs: a start reads the batches"
             )
             return
 
@@ -657,7 +652,7 @@ def offset_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntr
         elif last_offset != offset:
             wrong = f"the batch at position {position} ends at offset {last_offset}, and not at {offset}"
         elif number and position <= previous:
-            wrong = f"position {position} comes behind {previous}"
+            wrong = f"position {position} comes after {previous}"
         previous = position
         yield IndexEntry(number, number * OFFSET_ENTRY.size, (offset, position), wrong)
 
@@ -671,7 +666,7 @@ def time_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]
         if base + relative not in offsets:
             wrong = f"no batch ends at offset {base + relative}"
         elif timestamp_ms <= previous:
-            wrong = f"timestamp {timestamp_ms} comes behind {previous}"
+            wrong = f"timestamp {timestamp_ms} comes after {previous}"
         elif timestamp_ms > walked.max_timestamp_ms:
             wrong = f"timestamp {timestamp_ms}, and the largest of all batches is {walked.max_timestamp_ms}"
         previous = timestamp_ms
@@ -691,13 +686,13 @@ def txn_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
         elif of_marker != producer_id:
             wrong = f"no marker of producer {producer_id} is at offset {last}"
         elif last <= previous:
-            wrong = f"marker {last} comes behind {previous}"
+            wrong = f"marker {last} comes after {previous}"
         elif not 0 <= first < last:
             wrong = f"a transaction from offset {first} to {last}"
         elif 0 <= began < first:
             wrong = f"a transaction from offset {first} on, and its first batch is at {began}"
         elif stable > last + 1:
-            wrong = f"the last stable offset {stable} behind the marker at {last}"
+            wrong = f"the last stable offset {stable} lies after the marker at {last}"
         previous = last
         yield IndexEntry(number, number * TXN_ENTRY.size, tuple(values), wrong)
 
@@ -732,10 +727,10 @@ def wrong_with_txn_index(data: bytes, base: int, walked: Walked) -> str:
     if told:
         return told
     if len(data) % TXN_ENTRY.size:
-        return f"{len(data)} bytes are no whole entries of {TXN_ENTRY.size}"
+        return f"{len(data)} bytes aren't whole entries of {TXN_ENTRY.size}"
     count = len(data) // TXN_ENTRY.size
     if count < walked.aborted:
-        return f"{count} entries, and {walked.aborted} transactions are aborted in the segment"
+        return f"{count} entries for {walked.aborted} aborted transactions in the segment"
     return ""
 
 
@@ -745,8 +740,8 @@ def _first(entries: Iterator[IndexEntry]) -> str:
 
 def _wrong_end(data: bytes, entry: Struct, walked: Walked) -> str:
     if len(data) % entry.size:
-        return f"{len(data)} bytes are no whole entries of {entry.size}"
+        return f"{len(data)} bytes aren't whole entries of {entry.size}"
     zeros = len(data) - len(used(data, entry))
     if zeros and not walked.is_open:
-        return f"{zeros} bytes of zeros from byte {len(data) - zeros} on are no entries"
+        return f"{zeros} bytes of zeros from byte {len(data) - zeros} on aren't entries"
     return ""

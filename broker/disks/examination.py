@@ -68,7 +68,7 @@ _READ_ERRORS = (
     MetadataContradictionError,
     SnapshotError,
 )
-_PUT_BACK = "put it back from a copy, or remove it"
+_PUT_BACK = "restore it from a copy, or remove it"
 METADATA_TODO = "put the folder of the metadata log back from a copy"
 
 
@@ -215,7 +215,7 @@ def _apply_logs(files: Files, path: str, bases: list[int], applied: int, image: 
 # --- All folders --------------------------------------------------------------------------------------------
 
 CLEANUP_POLICY = "log.cleanup.policy"
-_FROM_A_COPY = "put it back from a copy"
+_FROM_A_COPY = "restore it from a copy"
 
 
 class Examination(NamedTuple):
@@ -282,7 +282,7 @@ def _folders(files: Files, directory: str, found: list[Finding]) -> list[Partiti
         folders = find(files, directory)
         names = files.list_subdirectories(directory)
     except OSError as failure:
-        found.append(Finding(Severity.ERROR, directory, failure.strerror or str(failure), "look at the disk"))
+        found.append(Finding(Severity.ERROR, directory, failure.strerror or str(failure), "check the disk"))
         return []
     found += _foreign(directory, names, folders)
     return [*folders.partitions.values()]

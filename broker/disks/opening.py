@@ -90,7 +90,7 @@ def identify(
         except ValueError:
             where = f"{directory.path}/{META_PROPERTIES_FILE}"
             raise StartError(
-                f"{where}: directory.id {directory_id} is no id; {META_PROPERTIES_TODO}"
+                f"{where}: directory.id {directory_id} isn't a valid id; {META_PROPERTIES_TODO}"
             ) from None
         if key in by_id:
             raise StartError(

@@ -75,7 +75,7 @@ def _index(
     room = len(data) - count * layout.size
     wrong = check(data, place.base, known) if walked else ""
     if room % layout.size and not wrong:
-        wrong = f"{len(data)} bytes are no whole entries of {layout.size}"
+        wrong = f"{len(data)} bytes aren't whole entries of {layout.size}"
     text = f"{count:,} entries, {len(data):,} bytes"
     if layout is not TXN_ENTRY and len(data) != len(used(data, layout)):
         text += f", {room:,} of them zeros: space that Kafka reserves in advance"

@@ -57,7 +57,7 @@ def leader_epochs(place: Place) -> Iterator[Entry]:
     try:
         said = checkpoints.read_leader_epochs(FILES, place.path)
     except (CheckpointError, OSError) as failure:
-        yield _unreadable(place, failure, "a start makes it anew from the batches")
+        yield _unreadable(place, failure, "a start rebuilds it from the batches")
         return
     ends: list[int | None] = [start for _, start in said[1:]]
     previous = -1
@@ -96,7 +96,7 @@ def partition_metadata(place: Place) -> Iterator[Entry]:
     except (CheckpointError, OSError) as failure:
         yield _unreadable(place, failure, checkpoints.partition_metadata_todo("ITS TOPIC'S ID"))
         return
-    wrong = "" if topic_id else "it says nothing: a start writes it anew"
+    wrong = "" if topic_id else "it says nothing: a start writes it again"
     yield Entry("topic", {"topic_id": topic_id}, f"topic id {topic_id}", "", wrong)
 
 

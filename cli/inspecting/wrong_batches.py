@@ -38,7 +38,7 @@ def what_is_wrong(segment: Segment, position: int, due: int) -> str:
     if crc != header.crc:
         return f"its checksum says {header.crc}, and its bytes have {crc}"
     if header.base_offset < due:
-        return f"it begins with offset {header.base_offset}, and {due} is the next one"
+        return f"it begins with offset {header.base_offset} instead of {due}"
     return f"it says offsets {header.base_offset}–{header.last_offset}"
 
 

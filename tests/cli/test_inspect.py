@@ -281,7 +281,7 @@ def test_damage_is_shown_in_place_with_what_a_start_would_do(
     [
         (156, b"\1", "the format's number, at byte 156, is 1 instead of 2"),
         (148, b"\0\1\0\0", "a batch of 65,548 bytes, as its length says, where 513 are left"),
-        (140, bytes(8), "it begins with offset 0, and 2 is the next one"),
+        (140, bytes(8), "it begins with offset 0 instead of 2"),
         (140, bytes(70), "zeros"),
     ],
 )

@@ -30,7 +30,7 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "a bit in a batch": (
         lambda f: flip(f / f"{FIRST}.log", 160),
         f"{FIRST}.log",
-        r"513 bytes from position 140 on, offset 2, are no whole batches",
+        r"513 bytes from position 140 on, offset 2, aren't whole batches",
     ),
     "an entry of an index that leads to no batch": (
         lambda f: write_at(f / f"{FIRST}.index", 12, pack(">i", 141)),
@@ -50,12 +50,12 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "zeros behind an index after a clean stop": (
         lambda f: add(f / f"{FIRST}.index", bytes(8)),
         f"{FIRST}.index",
-        r".*: 8 bytes of zeros from byte 32 on are no entries",
+        r".*: 8 bytes of zeros from byte 32 on aren't entries",
     ),
     "half an entry": (
         lambda f: add(f / f"{FIRST}.txnindex", b"half"),
         f"{FIRST}.txnindex",
-        r".*: 38 bytes are no whole entries of 34",
+        r".*: 38 bytes aren't whole entries of 34",
     ),
     "an aborted transaction that begins too late": (
         lambda f: write_at(f / f"{FIRST}.txnindex", 10, pack(">q", 7)),
@@ -65,7 +65,7 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "an aborted transaction that isn't there": (
         lambda f: (f / f"{FIRST}.txnindex").write_bytes(b""),
         f"{FIRST}.txnindex",
-        r".*: 0 entries, and 1 transactions are aborted in the segment",
+        r".*: 0 entries for 1 aborted transactions in the segment",
     ),
     "the index of aborted transactions is gone": (
         lambda f: (f / "t-1/00000000000000000018.txnindex").unlink(),
@@ -75,17 +75,17 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "an offset that jumps": (
         lambda f: write_at(f / f"{FIRST}.log", 575, pack(">q", 9)),
         f"{FIRST}.log",
-        r"the batch at position 575 begins with offset 9, and 8 is the next one",
+        r"the batch at position 575 begins with offset 9 instead of 8",
     ),
     "a leader epoch that a batch contradicts": (
         lambda f: flip(f / f"{FIRST}.log", 15, 4),
         "t-1/leader-epoch-checkpoint",
-        r"offset 0 is of epoch 4 by its batch, and the file says 0",
+        r"offset 0 has epoch 4 in its batch, and 0 in the file",
     ),
     "leader epochs out of order": (
         lambda f: (f / "t-1/leader-epoch-checkpoint").write_text("0\n2\n3 0\n1 5\n"),
         "t-1/leader-epoch-checkpoint",
-        r"epoch 1 from offset 5 on comes behind epoch 3 from 0 on",
+        r"epoch 1 from offset 5 on comes after epoch 3 from 0 on",
     ),
     "no leader epochs": (
         lambda f: (f / "t-1/leader-epoch-checkpoint").unlink(),
@@ -97,17 +97,17 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
             encode([Producer(0, 0, batches=[CachedBatch(0, 0, 9, 9, 0)])])
         ),
         "t-1/00000000000000000009.snapshot",
-        r"producer 0 is at offset 9, beyond its name",
+        r"producer 0 is at offset 9, beyond the one in its name",
     ),
     "no producers at the end": (
         lambda f: (f / f"{LAST}.snapshot").unlink(),
         f"{LAST}.snapshot",
-        r"it is missing: the producers at the end of the log, as a clean stop leaves them",
+        r"it is missing: a clean stop saves the log's producers in it",
     ),
     "a file that is no log's": (
         lambda f: (f / f"{FIRST}.log.bak").write_bytes(b"x"),
         f"{FIRST}.log.bak",
-        r"it is no file of Kafka's",
+        r"it isn't a file of Kafka's",
     ),
     "a quorum-state that is cut": (
         lambda f: write_at(f / "__cluster_metadata-0/quorum-state", 20, b"\0"),
@@ -174,7 +174,7 @@ DAMAGES: dict[str, tuple[Any, str, str]] = {
     "a line that is no property": (
         lambda f: add(f / "meta.properties", b"nonsense\n"),
         "meta.properties",
-        r"'nonsense' is no name in it",
+        r"'nonsense' isn't a known name",
     ),
     "a topic id that says nothing": (
         lambda f: (f / "t-1/partition.metadata").write_bytes(b""),
@@ -206,7 +206,9 @@ def test_a_gap_in_a_log_that_the_cleaner_has_been_at_is_no_damage(
 
     def told() -> list[str]:
         found = look("doctor", folder, "--json").json()["findings"]
-        return [each["what"] for each in found if each["path"] == str(path) and "next one" in each["what"]]
+        return [
+            each["what"] for each in found if each["path"] == str(path) and " instead of " in each["what"]
+        ]
 
     assert len(told()) == 1
     (folder / "cleaner-offset-checkpoint").write_text("0\n1\nt 1 20\n")

@@ -46,7 +46,7 @@ def found(folder: Path, path: Path) -> list[tuple[str, str]]:
         ("version=1\ncluster.id=abc\n", "node.id, directory.id are missing"),
         (WHOLE.replace("node.id=1\n", "node.id=\n"), "node.id is missing"),
         (WHOLE.replace("version=1\n", ""), "version is missing"),
-        (WHOLE.replace("wREDlfRwTCe4wPX-9TfYMw", "?"), "directory.id ? is no id"),
+        (WHOLE.replace("wREDlfRwTCe4wPX-9TfYMw", "?"), "directory.id ? isn't a valid id"),
     ],
 )
 async def test_a_start_without_ids_in_meta_properties_says_which_and_what_to_do(
