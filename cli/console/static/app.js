@@ -82,12 +82,12 @@ function App() {
               ? html` <span class="badge" title="partitions whose readers have waited for more than 5 s">${held.length}</span>` : ""}</a>`,
         )}
       </nav>
-      <span class="where">${about ? about.where : ""}${about && !about.live ? " (a folder, no broker)" : ""}</span>
+      <span class="where">${about ? about.where : ""}${about && !about.live ? " (a folder, not a broker)" : ""}</span>
     </header>
     <main id="main" tabindex="-1" ref=${main}>
       <div role="status">
         ${problem ? html`<p class="problem">${problem}</p>` : ""}
-        ${about && !isConnected ? html`<p class="problem">The console doesn't answer: it is tried again.</p>` : ""}
+        ${about && !isConnected ? html`<p class="problem">The console doesn't answer. Trying again…</p>` : ""}
       </div>
       <${View} key=${where.key} parts=${where.parts} query=${where.query} />
     </main>

@@ -61,14 +61,14 @@ export function Questions() {
       <h2 id="question">${it.label}</h2>
       ${it.error ? html`<p class="problem" role="alert">${it.error}</p>` : ""}
       ${it.told ? html`<p role="status" class="told">${it.told}</p>` : html`<p>${it.question || (it.error ? "" : "…")}</p>`}
-      ${it.table && !it.told ? html`<div class="scrolls" tabindex="0" role="region" aria-label="What would be set"><table>
+      ${it.table && !it.told ? html`<div class="scrolls" tabindex="0" role="region" aria-label="The offsets to set"><table>
         <thead><tr>${Object.keys(it.table[0] || {}).map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
         <tbody>${it.table.map((row) => html`<tr>${Object.values(row).map((value) => html`<td>${value}</td>`)}</tr>`)}</tbody>
       </table></div>` : ""}
       <p class="buttons">
         ${it.question && !it.told && !it.error
           ? html`<button key="do" class="danger" disabled=${it.isBusy} onClick=${execute}>${it.label}</button>` : ""}
-        <button key="leave" class="leave" onClick=${close}>${it.told || it.error ? "Close" : "Leave it"}</button>
+        <button key="leave" class="leave" onClick=${close}>${it.told || it.error ? "Close" : "Cancel"}</button>
       </p>`}
   </dialog>`;
 }

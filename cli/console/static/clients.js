@@ -37,11 +37,11 @@ function lag(client) {
 
 const MEANS = [
   ["Client", "by its client.id"], ["Software", "the library, and its version"],
-  ["Request", "how long a Produce took the producer on average"], ["Sent", "records of the producer"],
+  ["Request", "the producer's average time for a Produce"], ["Sent", "records of the producer"],
   ["Errors", "records of the producer that failed"],
-  ["Committing", "how long commitTransaction took the producer, in all"],
-  ["Aborting", "how long abortTransaction took the producer, in all, and its part of both"],
-  ["Commits of offsets", "how long they took the consumer: on average, and the longest"],
+  ["Committing", "the producer's total time in commitTransaction"],
+  ["Aborting", "the producer's total time in abortTransaction, and its share of both"],
+  ["Commits of offsets", "the consumer's average and longest time for them"],
   ["Lag", "records that the consumer hasn't read, in all of its partitions"], ["Pushed", "how long ago"],
 ];
 
@@ -53,11 +53,11 @@ export function Clients() {
     <h1>Clients</h1>
     ${error ? html`<p class="problem" role="alert">${error}</p>` : ""}
     ${value ? value.problems.map((each) => html`<p class="problem" role="alert" key=${each}>${each}</p>`) : ""}
-    ${!value ? (error ? "" : html`<p>asking…</p>`) : !value.listeners.length ? html`<p id="no-listener">What clients tell of themselves is at a broker's listener for
+    ${!value ? (error ? "" : html`<p>asking…</p>`) : !value.listeners.length ? html`<p id="no-listener">Clients' metrics are served by a broker's listener for
       metrics: start the broker with <code>barnabas.metrics.listener=HOST:PORT</code>, and the console with <code>--metrics HOST:PORT</code>.
       <code>barnabas --console</code> knows its own broker's.</p>` : html`
     <p class="tools"><label>Filter <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
-      <span role="status">${count(rows.length, "client")}${value.count > value.clients.length ? ` of ${number(value.count)}: those that were seen last` : ""}</span></p>
+      <span role="status">${count(rows.length, "client")}${value.count > value.clients.length ? ` of ${number(value.count)}: the most recently seen` : ""}</span></p>
     ${value.clients.length ? html`<div class="scrolls tall" tabindex="0" role="region" aria-label="Clients"><table class="left" id="clients">
       <thead><tr>${MEANS.map(([each, means]) => html`<th scope="col" title=${means}>${each}</th>`)}</tr></thead>
       <tbody>${rows.map((each) => html`<tr key=${`${each.listener} ${each.client_instance_id}`}>
@@ -67,7 +67,7 @@ export function Clients() {
         <td class=${told(each, "producer.record.error.total") ? "wrong" : ""}>${number(told(each, "producer.record.error.total"))}</td>
         ${ends(each).map((text) => html`<td>${text}</td>`)}<td>${commits(each)}</td><td>${lag(each)}</td>
         <td>${each.pushed_ms_ago === null ? "not yet" : span(each.pushed_ms_ago)}</td></tr>`)}</tbody></table></div>
-    <p class="legend">– stands where a client doesn't tell: librdkafka's tell of fewer things than Java's.</p>`
+    <p class="legend">– means that a client doesn't report this: librdkafka has fewer metrics than Java's clients.</p>`
       : html`<p>No client that is connected has anything to push. Clients push what a subscription asks for:
         ${" "}<code>kafka-client-metrics.sh --alter --name all --metrics '*' --interval 10000</code></p>`}`}`;
 }
@@ -82,7 +82,7 @@ export function Client({ parts: [id, listener] }) {
     <h1>${value ? value.client_id || "(no name)" : "A client"}</h1>
     ${error ? html`<p class="problem" role="alert">${error}</p>` : ""}
     ${value ? html`<dl class="facts">${facts.map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
-      <h2>All that it has pushed</h2>
+      <h2>All metrics that it has pushed</h2>
       <div class="scrolls tall" tabindex="0" role="region" aria-label="Metrics"><table class="left" id="metrics">
         <thead><tr>${["Metric", "Of", "Value"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
         <tbody>${value.metrics.map(([name, of, is], index) => html`<tr key=${index}><th scope="row">${name}</th>

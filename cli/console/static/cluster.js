@@ -20,9 +20,9 @@ export function Cluster() {
       <tbody>${it.brokers.map((each) => html`<tr key=${each.node}><th scope="row">${each.node}</th><td>${each.address}</td><td>${each.rack || "–"}</td>
         <td>${number(each.leads)}</td><td><button onClick=${() => setNode(each.node)}>Settings of broker ${each.node}</button></td></tr>`)}</tbody></table></div>
     ${node === null ? "" : html`<${BrokerSettings} key=${node} node=${node} />`}
-    <h2>What happened since the console looks</h2>
+    <h2>Events since the console began to watch</h2>
     ${events.length ? html`<ol class="events" id="events">${events.map((each) => html`<li key=${each.key} class=${each.kind}><time>${time(each.at)}</time> ${each.text}
-      ${each.names.length > 1 ? html`<details><summary>which</summary>${each.names.join(", ")}</details>` : ""}</li>`)}</ol>` : html`<p>Nothing yet: elections, brokers and topics that come and go, groups that change.</p>`}`;
+      ${each.names.length > 1 ? html`<details><summary>which</summary>${each.names.join(", ")}</details>` : ""}</li>`)}</ol>` : html`<p>Nothing yet. Elections, changes of groups, and brokers and topics that come and go will appear here.</p>`}`;
 }
 
 function BrokerSettings({ node }) {
@@ -37,10 +37,10 @@ export function Rights() {
   return html`
     <h1>Users and rights</h1>
     <h2>Users with SCRAM credentials</h2>
-    ${value.users_error ? html`<p>They can't be told: ${value.users_error}</p>` : ""}
+    ${value.users_error ? html`<p>They can't be listed: ${value.users_error}</p>` : ""}
     ${value.users ? Object.keys(value.users).length ? html`<ul id="users">${Object.entries(value.users).map(([user, by]) => html`<li key=${user}><b>${user}</b> ${by.join("; ")}</li>`)}</ul>` : html`<p>None.</p>` : ""}
     <h2>Access control lists</h2>
-    ${value.acls_error ? html`<p>They can't be told: ${value.acls_error}</p>` : ""}
+    ${value.acls_error ? html`<p>They can't be listed: ${value.acls_error}</p>` : ""}
     ${value.acls === null && !value.acls_error ? html`<p>This cluster has no authorizer: everybody may do everything.</p>` : ""}
     ${value.acls ? value.acls.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label="ACLs"><table class="left" id="acls">
       <thead><tr>${["Principal", "Permission", "Operation", "Resource", "Name", "Pattern", "Host"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>

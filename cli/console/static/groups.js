@@ -18,7 +18,7 @@ export function Groups() {
       <thead><tr>${["Group", "Kind", "Protocol", "State", "Coordinator"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
       <tbody>${rows.slice(0, 2000).map((row) => html`<tr key=${row[0]}><th scope="row"><a href=${to("group", row[0])}>${row[0]}</a></th>
         <td>${row[1]}</td><td>${row[2]}</td><td>${row[3]}</td><td>${row[4]}</td></tr>`)}</tbody></table></div>
-    ${events.length ? html`<h2>What happened since this page is open</h2>
+    ${events.length ? html`<h2>Events since you opened this page</h2>
       <ol class="events">${events.map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}`;
 }
 
@@ -27,10 +27,10 @@ const LAG = [
   ["open", "Open"], ["all", "All"], ["offsets", "Offsets"],
 ];
 const MEANS = {
-  lag: "records that a reader of committed ones is given now",
-  waiting: "records that it gets once the open transactions before them have ended",
+  lag: "records that a read_committed consumer can read now",
+  waiting: "records that it can read once the open transactions before them have ended",
   open: "records of these open transactions",
-  all: "records that a reader of everything is given",
+  all: "records that a read_uncommitted consumer can read",
   offsets: "the difference of offsets, which most tools call the lag",
 };
 
@@ -58,7 +58,7 @@ export function Group({ parts: [name] }) {
     ${error ? html`<p class="problem" role="alert">${error}</p>` : ""}
     ${value ? html`
       <dl class="facts">${known.filter(([, is]) => is !== null && is !== "" && is !== undefined && is !== -1).map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
-      <h2>What is left to read</h2>
+      <h2>Lag</h2>
       <${Holders} waiting=${waiting} />
       <div class="scrolls" tabindex="0" role="region" aria-label="Lag"><table id="lag">
         <thead><tr><th scope="col">Partition</th>${LAG.map(([key, label]) => html`<th scope="col" class="right" title=${MEANS[key]}>${label}</th>`)}<th scope="col">Member</th></tr></thead>
@@ -81,15 +81,15 @@ export function Group({ parts: [name] }) {
         <label>To <input value=${where} onInput=${(event) => setWhere(event.target.value)} list="wheres" /></label>
         <datalist id="wheres"><option value="earliest">earliest</option><option value="latest">latest</option><option value="shift -10">shift -10</option><option value="offset 0">offset 0</option></datalist>
         <label>Topic <input value=${topic} placeholder="all" onInput=${(event) => setTopic(event.target.value)} /></label>
-        <button>Show what would be set…</button>
+        <button>Preview the offsets…</button>
       </form>` : error ? "" : html`<p>asking…</p>`}
     <h2>History</h2>
     ${history.error ? html`<p class="problem">${history.error}</p>` : ""}
-    ${history.value && history.value.length ? html`<p>What its coordinator wrote down in __consumer_offsets, the newest first; offsets that were committed are left out.</p>
+    ${history.value && history.value.length ? html`<p>The coordinator's records in __consumer_offsets, newest first, without committed offsets.</p>
       <ol class="events" id="history">${history.value.slice(-60).reverse().map((each) => html`<li key=${each.place.join("-")}>
         <time>${time(each.at, true)}</time> <b>${told(each)}</b>
         <details><summary>${each.type} <a href=${`${to("log", "__consumer_offsets", each.place[0])}?at=${each.place[1]}`}>offset ${each.place[1]}</a></summary><pre>${JSON.stringify(each.says, null, 1)}</pre></details></li>`)}</ol>`
-      : html`<p>${history.value ? "Nothing is written down of it." : "asking…"}</p>`}`;
+      : html`<p>${history.value ? "There are no records about it." : "asking…"}</p>`}`;
 }
 
 // A record of a group, in a few words.
@@ -100,8 +100,8 @@ function told({ type, says }) {
     const who = members.map((each) => each.client_id || each.member_id).join(", ");
     return members.length ? `generation ${says.generation}: ${members.length} members (${who})` : `generation ${says.generation}: empty`;
   }
-  if (says.member_id && type.endsWith("MemberMetadata")) return `member ${says.client_id || says.member_id} is there`;
-  if (type.includes("TargetAssignment")) return says.member_id ? `is to have: ${assigned(says)}` : `assignment epoch ${says.assignment_epoch}`;
+  if (says.member_id && type.endsWith("MemberMetadata")) return `member ${says.client_id || says.member_id} joined`;
+  if (type.includes("TargetAssignment")) return says.member_id ? `target: ${assigned(says)}` : `assignment epoch ${says.assignment_epoch}`;
   if (type.includes("CurrentMember") || type.includes("CurrentAssignment")) return `has, at epoch ${says.member_epoch}: ${assigned(says)}`;
   if (says.epoch !== undefined) return `epoch ${says.epoch}`;
   return type;

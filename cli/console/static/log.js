@@ -95,7 +95,7 @@ export function Log({ parts: [topic, index], query }) {
       <div><dt>log start</dt><dd>${number(ribbon.start)}</dd></div>
       <div><dt>last stable offset</dt><dd class=${seen.stable < seen.end ? "open" : ""} id="stable">${number(seen.stable)}</dd></div>
       <div><dt>high watermark</dt><dd id="end">${number(seen.end)}</dd></div>
-      <div><dt>offsets that wait</dt><dd>${number(seen.end - seen.stable)}</dd></div>
+      <div><dt>waiting offsets</dt><dd>${number(seen.end - seen.stable)}</dd></div>
     </dl>
     ${waiting && at === null ? html`<${Waiting} waiting=${waiting} />` : ""}
     ${at !== null && seen.held.length ? html`<p>At ${time(at)} readers of committed records waited for producer id ${seen.held[0].producer}, since ${time(seen.held[0].since)} (${span(at - seen.held[0].since)}).</p>` : ""}
@@ -109,16 +109,16 @@ export function Log({ parts: [topic, index], query }) {
         <button onClick=${() => step(-1)} id="back" disabled=${position <= 0}>◀ Step back</button>
         <label>Time <input type="range" min="0" max=${Math.max(0, times.length - 1)} value=${position} aria-valuetext=${at === null ? "now" : time(at, true)}
           onInput=${(event) => setAt(Number(event.target.value) >= times.length - 1 ? null : times[Number(event.target.value)])} /></label>
-        <button onClick=${() => step(1)} id="forth" disabled=${at === null}>Step forth ▶</button>
+        <button onClick=${() => step(1)} id="forth" disabled=${at === null}>Step forward ▶</button>
         <button onClick=${() => setAt(null)} aria-pressed=${at === null ? "true" : "false"} id="live">Live</button></span>
       <output id="at">${at === null ? "now" : time(at, true)}</output>
     </div>
     <${Ribbon} batches=${ribbon.batches} seen=${seen} from=${ribbon.from} chosen=${chosen} choose=${setChosen} />
-    <p class="legend"><span class="key plain">of no transaction</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
+    <p class="legend"><span class="key plain">without a transaction</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
       ${" "}<span class="key open">open</span> <span class="key marker">C</span><span class="key marker">A</span> markers.
-      ${" "}${ribbon.batches.length ? `${number(ribbon.batches.length)} batches, offsets ${number(ribbon.from)} to ${number(ribbon.next - 1)}.` : "No batch is there."} Arrow keys go from batch to batch.</p>
+      ${" "}${ribbon.batches.length ? `${number(ribbon.batches.length)} batches, offsets ${number(ribbon.from)} to ${number(ribbon.next - 1)}.` : "No batches here."} Arrow keys move from batch to batch.</p>
     ${chosen !== null ? html`<${Batch} key=${chosen} topic=${topic} partition=${partition} offset=${chosen} transactions=${[...(lists.lanes || new Map()).values()]} close=${() => setChosen(null)} />` : ""}
-    ${points.current.length > 1 ? html`<${Chart} points=${points.current} names=${["high watermark", "last stable offset"]} label="Offsets since this page is open" />` : ""}
+    ${points.current.length > 1 ? html`<${Chart} points=${points.current} names=${["high watermark", "last stable offset"]} label="Offsets since you opened this page" />` : ""}
     <${Records} topic=${topic} partition=${partition} end=${tail ? tail[2] : ribbon.end} stable=${tail ? tail[1] : ribbon.stable} isReady=${ribbon.isReady} wished=${wished} choose=${setChosen} />
     ${about && about.live ? html`<${Deleting} topic=${topic} partition=${partition} />` : ""}`;
 }
@@ -145,7 +145,7 @@ function Ribbon({ batches, seen, from, chosen, choose }) {
     <div class="band">
       ${shown.map((each, number_) => {
         const fate = each.kind === "plain" ? seen.fates[number_] || "plain" : each.kind === "control" ? "marker" : `marker ${each.kind}`;
-        const words = `offsets ${each.base} to ${each.last}, ${WORDS[each.kind] || `${count(each.count, "record")}, ${seen.fates[number_] || "of no transaction"}`}${each.producer >= 0 ? `, producer ${each.producer}` : ""}, ${time(each.time)}`;
+        const words = `offsets ${each.base} to ${each.last}, ${WORDS[each.kind] || `${count(each.count, "record")}, ${seen.fates[number_] || "without a transaction"}`}${each.producer >= 0 ? `, producer ${each.producer}` : ""}, ${time(each.time)}`;
         return html`<button key=${each.base} data-index=${number_} tabindex=${number_ === index ? 0 : -1} class=${`batch ${fate} ${number_ === index && chosen !== null ? "chosen" : ""}`}
           style=${{ left: x(each.base), width: `max(2px, calc(${x(each.last + 1)} - ${x(each.base)} - 1px))` }} title=${words} aria-label=${words}
           onClick=${() => choose(each.base)}>${each.kind === "commit" ? "C" : each.kind === "abort" ? "A" : ""}</button>`;
@@ -182,13 +182,13 @@ function Batch({ topic, partition, offset, transactions, close }) {
   const said = value.records.filter((each) => each.type || each.wrong);
   return html`<section class="bytes" aria-label="The bytes of the batch" tabindex="-1" ref=${box}>
     <h2>Batch ${value.base} to ${value.last} <button onClick=${close}>Close</button></h2>
-    <p>${size(value.bytes)} on disk, ${count(value.count, "record")}${value.kind === "plain" ? value.fate ? html`, <span class=${`state ${value.fate}`}>${value.fate}</span>` : ", of no transaction" : html`, ${WORDS[value.kind]}`}.
+    <p>${size(value.bytes)} on disk, ${count(value.count, "record")}${value.kind === "plain" ? value.fate ? html`, <span class=${`state ${value.fate}`}>${value.fate}</span>` : ", without a transaction" : html`, ${WORDS[value.kind]}`}.
       ${of ? html` Of the transaction of <a href=${to("transaction", of.key)}>${of.id}</a>; what stands for it in __transaction_state:
         ${of.steps.map((step) => html`${" "}${step.place ? html`<a href=${`${to("log", "__transaction_state", step.place[0])}?at=${step.place[1]}`}>${step.state} (${step.place[0]}, offset ${step.place[1]})</a>` : step.state}`)}.` : ""}</p>
     ${said.map((each) => html`<details open=${said.length < 4} key=${each.offset}><summary>${each.offset}: ${each.type || each.wrong}</summary><pre>${JSON.stringify(each.says, null, 1)}</pre></details>`)}
     <div class="two">
       <div class="scrolls" tabindex="0" role="region" aria-label="Fields"><table class="left" id="fields">
-        <thead><tr><th scope="col">At</th><th scope="col">Size</th><th scope="col">Field</th><th scope="col">Says</th><th scope="col">Which means</th></tr></thead>
+        <thead><tr><th scope="col">At</th><th scope="col">Size</th><th scope="col">Field</th><th scope="col">Value</th><th scope="col">Meaning</th></tr></thead>
         <tbody>${value.fields.map((each) => html`<tr key=${`${each.at}-${each.name}`} class=${over === each ? "over" : ""} onMouseEnter=${() => setOver(each)} onMouseLeave=${() => setOver(null)}>
           <td>${each.at}</td><td>${each.size}</td><th scope="row" class=${`depth${each.depth}`}>${each.name}</th><td class="value">${each.value}</td><td>${each.means}</td></tr>`)}</tbody></table></div>
       <div class="scrolls hex" tabindex="0" role="region" aria-label="Bytes in hexadecimal"><table><tbody>${rows.map((row) => html`<tr key=${row}><th scope="row">${row.toString(16).padStart(4, "0")}</th>
@@ -260,7 +260,7 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
       <datalist id="places"><option value="earliest">earliest</option><option value="-50">-50</option><option value="15m">15m</option><option value="2026-01-31T12:00">2026-01-31T12:00</option></datalist>
       <label>Key <input value=${typedKey} onInput=${(event) => setTypedKey(event.target.value)} placeholder="any" /></label>
       <button>Show</button>
-      <label><input type="checkbox" checked=${isCommitted} onChange=${(event) => setCommitted(event.target.checked)} /> committed ones alone</label>
+      <label><input type="checkbox" checked=${isCommitted} onChange=${(event) => setCommitted(event.target.checked)} /> only committed ones</label>
       <label>As <select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
       ${found.value && found.value.next < found.value.end ? html`<button type="button" onClick=${() => jump(String(found.value.next))}>Next ▶</button>` : ""}
     </form>
@@ -283,5 +283,5 @@ function Deleting({ topic, partition }) {
   };
   return html`<h2>Delete records</h2><form class="tools" onSubmit=${go}>
     <label>Before offset <input type="number" min="1" required value=${before} onInput=${(event) => setBefore(event.target.value)} /></label>
-    <button class="danger">Show what would be deleted…</button></form>`;
+    <button class="danger">Preview the deletion…</button></form>`;
 }

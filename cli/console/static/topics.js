@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState, useStore, useAsked, api, nu
 import { Holders, useWaiting } from "/waiting.js";
 
 const LINE = 30;
-const COLUMNS = ["Topic", "Partitions", "Replicas", "Records", "Behind the last stable offset", "Size", "Lacking replicas"];
+const COLUMNS = ["Topic", "Partitions", "Replicas", "Records", "After the last stable offset", "Size", "Lacking replicas"];
 
 export function Topics() {
   const { values } = useStore();
@@ -32,7 +32,7 @@ export function Topics() {
     <h1>Topics</h1>
     <p class="tools">
       <label>Filter <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
-      <label><input type="checkbox" checked=${isInternal} onChange=${(event) => setInternal(event.target.checked)} /> internal ones</label>
+      <label><input type="checkbox" checked=${isInternal} onChange=${(event) => setInternal(event.target.checked)} /> internal topics</label>
       <span role="status" id="count">${all ? `${number(shown.length)} topics` : "asking…"}</span>
     </p>
     <div class="scrolls tall" ref=${box} tabindex="0" role="region" aria-label="Topics" onScroll=${(event) => setTop(event.target.scrollTop)}>
@@ -76,14 +76,14 @@ export function Topic({ parts: [name] }) {
         </tbody></table></div>
       <h2>Settings</h2>
       <p class="tools"><label><input type="checkbox" checked=${isAll} onChange=${(event) => setAll(event.target.checked)} />
-        also those that are as Kafka has them by itself</label></p>
+        also settings with Kafka's defaults</label></p>
       <${Settings} settings=${settings} />` : error ? "" : html`<p>asking…</p>`}`;
 }
 
 export function Settings({ settings }) {
-  if (!settings.length) return html`<p>All are as Kafka has them by itself.</p>`;
+  if (!settings.length) return html`<p>All have Kafka's defaults.</p>`;
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Settings"><table class="left">
-    <thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Why</th><th scope="col">Else</th></tr></thead>
+    <thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Why</th><th scope="col">Otherwise</th></tr></thead>
     <tbody>${settings.map((each) => html`<tr key=${each.setting}><th scope="row">${each.setting}</th><td class="value">${each.value}</td>
       <td>${each.why}</td><td>${each.else}</td></tr>`)}</tbody></table></div>`;
 }

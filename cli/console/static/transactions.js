@@ -88,10 +88,10 @@ export function Transactions() {
     ${values.held && !held.length ? html`<p id="nobody-waits">Nobody waits for a transaction.</p>` : ""}
     <div class="tools">
       <label>Transactional id or partition <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
-      <span role="group" aria-label="So much time is shown">${WINDOWS.map(([label, ms]) => html`<button key=${label} aria-pressed=${width === ms ? "true" : "false"} onClick=${() => setWidth(ms)}>${label}</button>`)}</span>
+      <span role="group" aria-label="Time shown">${WINDOWS.map(([label, ms]) => html`<button key=${label} aria-pressed=${width === ms ? "true" : "false"} onClick=${() => setWidth(ms)}>${label}</button>`)}</span>
       <span role="group" aria-label="Steps in time">
         <button onClick=${() => step(-1)} id="back">◀ Step back</button>
-        <button onClick=${() => step(1)} id="forth">Step forth ▶</button>
+        <button onClick=${() => step(1)} id="forth">Step forward ▶</button>
         <button aria-pressed=${live ? "true" : "false"} onClick=${() => setAt(null)} id="live">Live</button></span>
       <output id="at">${live ? "now" : time(at, true)}</output>
     </div>
@@ -106,16 +106,16 @@ export function Transactions() {
           ${more ? html`<small class="more">${more} more</small>` : ""}</div>
       </div>`)}
       ${lanes.length ? html`<div class="lane axis" aria-hidden="true"><div class="id"></div><div class="track">${[0, 0.25, 0.5, 0.75, 1].map((part) => html`<span style=${{ left: `${part * 100}%` }} class=${part === 1 ? "last" : ""}>${time(from + part * width, width > 3600e3)}</span>`)}</div></div>`
-        : html`<p>${all.length ? "None in the time that is shown." : "No transaction is known yet."}</p>`}
+        : html`<p>${all.length ? "None in the time shown." : "No transaction is known yet."}</p>`}
     </div>
     <p class="legend"><span class="key open">open</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
-      ${" "}<span class="key unknown">over, and nobody says how</span>
-      ${" "}The bright end of a bar is the time from its decision to its last marker; an upright line is an election.</p>
+      ${" "}<span class="key unknown">over, outcome unknown</span>
+      ${" "}The bright end of a bar is the time from its decision to its last marker; a vertical line is an election.</p>
     ${elections.length ? html`<ol class="events" id="elections">${elections.slice(-20).reverse().map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}
-    <div id="held">${held.length ? html`<h2>Who holds the readers, and what ends it</h2>` : ""}
+    <div id="held">${held.length ? html`<h2>Which transactions hold the readers, and how to end them</h2>` : ""}
       ${longestFirst(held).slice(0, MOST_HELD).map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}
-      ${held.length > MOST_HELD ? html`<p>And ${count(held.length - MOST_HELD, "partition")} more, whose readers have waited for less long.</p>` : ""}</div>
-    <h2>${live ? "The last ones" : `As they were at ${time(at)}`}</h2>
+      ${held.length > MOST_HELD ? html`<p>And ${count(held.length - MOST_HELD, "partition")} more, whose readers have waited less long.</p>` : ""}</div>
+    <h2>${live ? "The latest ones" : `As they were at ${time(at)}`}</h2>
     <div class="scrolls" tabindex="0" role="region" aria-label="Transactions"><table class="left" id="transactions">
       <thead><tr>${["Transactional id", "State", "Since", "Began", "Took", "Producer", "Partitions"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
       <tbody>${listed.map((one) => {
@@ -173,9 +173,9 @@ export function Transaction({ parts: [key] }) {
     ${one.state === "Ongoing" && about && about.live ? html`<p><button class="danger" onClick=${() => ask("abort", { id: one.id }, "Abort the transaction")}>Abort…</button></p>` : ""}
     ${waiting.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}
     <h2>Its steps</h2>
-    <div class="scrolls" tabindex="0" role="region" aria-label="Steps"><table class="left" id="steps"><thead><tr>${["At", "State", "Epoch", "The record that stands for it"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+    <div class="scrolls" tabindex="0" role="region" aria-label="Steps"><table class="left" id="steps"><thead><tr>${["At", "State", "Epoch", "Its record"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
       <tbody>${one.steps.map((step) => html`<tr key=${step.place ? step.place.join("-") : step.at}><td>${time(step.at)}</td><th scope="row">${step.state}</th><td>${step.epoch}</td>
-        <td>${step.place ? html`<a href=${`${to("log", "__transaction_state", step.place[0])}?at=${step.place[1]}`}>__transaction_state-${step.place[0]}, offset ${number(step.place[1])}</a>` : "as its coordinator tells it"}</td></tr>`)}</tbody></table></div>
+        <td>${step.place ? html`<a href=${`${to("log", "__transaction_state", step.place[0])}?at=${step.place[1]}`}>__transaction_state-${step.place[0]}, offset ${number(step.place[1])}</a>` : "reported by its coordinator"}</td></tr>`)}</tbody></table></div>
     <h2>Partitions</h2>
     <ul>${one.partitions.map((name) => {
       const cut = name.lastIndexOf("-");

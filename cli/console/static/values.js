@@ -45,7 +45,7 @@ export function shown(field, form, schema = null) {
   const more = field.size > bytes.length ? ` … (${field.size.toLocaleString("en")} bytes)` : "";
   const text = textOf(bytes);
   if (form === "Avro" || (form === "auto" && schema)) {
-    if (!schema) return "(no schema is given)";
+    if (!schema) return "(no schema given)";
     try {
       return JSON.stringify(schema.decode(bytes), (_, value) => (typeof value === "bigint" ? value.toString() : value), 1);
     } catch (error) {

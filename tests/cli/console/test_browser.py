@@ -165,7 +165,7 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
         expect(dialog).to_contain_text(f"in {topic}-0 that starts at")
         page.evaluate(LEAVE_AND_ASK_AT_ONCE, [f"Readers of {topic}-0 wait", "Abort…"])
         expect(dialog).to_contain_text(f"in {topic}-0 that starts at")
-        expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+        expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
         dialog.get_by_role("button", name="Abort the transaction").click()
         expect(dialog).to_contain_text("is aborted")
         dialog.get_by_role("button", name="Close").click()
@@ -296,7 +296,7 @@ def test_everything_is_reached_by_keyboard(
     tab_to(page.get_by_label("Before offset"))
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     expect(dialog.get_by_role("button", name="Delete the records")).to_be_enabled()
     page.keyboard.press("Shift+Tab")
     expect(dialog.get_by_role("button", name="Delete the records")).to_be_focused()
@@ -404,7 +404,7 @@ def test_values_are_shown_as_text_json_hexadecimal_and_avro(
     page.locator("label", has_text=re.compile("^As")).locator("select").select_option("hex")
     expect(values.nth(1)).to_have_text("70 6c 61 69 6e")
     page.locator("label", has_text=re.compile("^As")).locator("select").select_option("Avro")
-    expect(values.nth(1)).to_have_text("(no schema is given)")
+    expect(values.nth(1)).to_have_text("(no schema given)")
     page.get_by_label("Avro schema of the values (JSON)").fill(json.dumps(schema))
     said = {"id": 2_254_643_456, "what": "flower", "kind": "NEW", "tags": ["a", "b"], "price": 1.5}
     expect(values.nth(4)).to_contain_text("flower")
@@ -542,7 +542,7 @@ def test_a_group_shows_its_members_its_lag_and_the_history_of_its_rebalances(
     consumer.close()
     expect(page.locator("#history li").first).to_contain_text("empty")
     page.get_by_label("To", exact=True).fill("earliest")
-    page.get_by_role("button", name="Show what would be set…").click()
+    page.get_by_role("button", name="Preview the offsets…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Set the offsets of group {topic} in 1 partition?")
     dialog.get_by_role("button", name="Set the offsets").click()
@@ -576,7 +576,7 @@ def test_a_folder_of_apache_kafka_is_shown_without_a_broker(tmp_path: Path, open
     folder = kafka_folders.unpack(kafka_folders.KILL, tmp_path)
     with console_of("inspect", "--console", folder) as console:
         page = open_page(f"{console.address}/#/transactions")
-        expect(page.locator(".where")).to_contain_text("a folder, no broker")
+        expect(page.locator(".where")).to_contain_text("a folder, not a broker")
         expect(page.locator("#held")).to_contain_text(
             "txn-0: readers of committed records wait at offset 935"
         )
