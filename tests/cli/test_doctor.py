@@ -264,7 +264,7 @@ def test_a_folder_without_data_is_refused_with_what_to_give_instead(
         assert refused.value.status == 2
 
 
-def test_it_needs_no_client_library(stopped: Path) -> None:
+def test_doctor_and_inspect_need_no_client_library(stopped: Path) -> None:
     script = (
         "import sys; from cli.main import main; status = main(sys.argv[1:]);"
         "assert not {'confluent_kafka', 'rich'} & {*sys.modules}; sys.exit(status)"

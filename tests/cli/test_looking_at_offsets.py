@@ -41,7 +41,7 @@ def test_a_sum_is_unknown_if_a_broker_leaves_out_a_part() -> None:
     assert summed(topic, [whole, [*whole[:7], None, None]]) == ["t", 2, 1, None, None, None]
 
 
-def test_a_disk_that_cant_be_looked_at_has_no_size() -> None:
+def test_an_inaccessible_disk_has_no_size() -> None:
     refused = DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir="/d")
     asked = SimpleNamespace(ask=lambda *_: DescribeLogDirsResponse(results=[refused]))
     assert sizes.sizes_of_leaders(cast(KafkaCluster, asked), {("t", 0): 1}) == {}

@@ -112,7 +112,7 @@ def test_a_record_larger_than_the_broker_takes_is_refused(bootstrap: str, topic:
     assert delivery_error(bootstrap, topic, b"x" * 1_048_600, config=config) == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_it_is_the_compressed_size_that_counts_against_the_limit(bootstrap: str, topic: str) -> None:
+def test_the_compressed_size_counts_against_the_limit(bootstrap: str, topic: str) -> None:
     value = b"x" * 1_048_600
     config = {"message.max.bytes": 5_000_000, "compression.type": "gzip"}
     send(bootstrap, topic, [{"value": value}], **config)

@@ -67,7 +67,7 @@ def played(seed: int) -> tuple[list[str], list[str]]:
     return asked, answered
 
 
-def test_it_decides_as_kafkas_own_class_and_names_the_same_rule(
+def test_decisions_and_their_rules_are_those_of_kafkas_own_class(
     needs_kafka: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Path(__file__).parent / "java" / "AuthorizerDecisions.java"

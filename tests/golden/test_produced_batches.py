@@ -49,7 +49,7 @@ def _answer(vector: dict[str, Any]) -> Answer:
 
 
 @pytest.mark.parametrize("name", PRODUCED)
-def test_a_batch_is_answered_as_by_kafka(name: str) -> None:
+def test_a_batch_gets_kafkas_answer(name: str) -> None:
     vector = PRODUCED[name]
     assert _answer(vector) == (vector["error"], vector["record_errors"], vector["error_message"])
 

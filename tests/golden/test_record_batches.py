@@ -111,7 +111,7 @@ def test_a_header_reads_as_kafka_wrote_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CURRENT)
-def test_the_crc_is_the_one_that_kafka_computes(name: str) -> None:
+def test_the_crc_is_kafkas(name: str) -> None:
     data, _ = BATCHES[name]
     assert crc_is_valid(data, 0, len(data))
 
@@ -124,7 +124,7 @@ def test_a_walk_over_a_log_of_the_batch_thrice_finds_it_thrice(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", CURRENT)
-def test_the_records_are_those_that_kafka_put_in(name: str) -> None:
+def test_the_records_are_those_that_kafka_wrote(name: str) -> None:
     data, batch = BATCHES[name]
     assert read_records(data) == _records(batch)
 
@@ -146,7 +146,7 @@ def test_a_batch_of_the_same_records_has_kafkas_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_a_compressed_batch_of_the_same_records_differs_from_kafkas_in_its_packing_alone(name: str) -> None:
+def test_a_compressed_batch_of_the_same_records_differs_from_kafkas_only_in_its_packing(name: str) -> None:
     data, batch = BATCHES[name]
     built = _build(data, batch)
     unpacked = {"batch_length": 0, "crc": 0}
@@ -174,6 +174,6 @@ def test_a_marker_has_kafkas_78_bytes(name: str, control_type: int) -> None:
 
 
 @pytest.mark.parametrize("name", LEGACY)
-def test_records_of_older_formats_are_those_that_kafka_put_in(name: str) -> None:
+def test_records_of_older_formats_equal_those_that_kafka_wrote(name: str) -> None:
     data, batch = BATCHES[name]
     assert read_legacy_records(data) == _records(batch)

@@ -122,7 +122,7 @@ def is_amid_a_pass(table: Table) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_they_take_turns_at_compacting_one_log(tmp_path: Path) -> None:
+def test_barnabas_and_kafka_take_turns_at_compacting_one_log(tmp_path: Path) -> None:
     need_apache_kafka()
     with Turns(tmp_path, {"log.cleaner.backoff.ms": "50"}) as turns:
         table = Table(turns)

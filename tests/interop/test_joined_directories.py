@@ -116,7 +116,7 @@ def fill(ours: BarnabasInDirectories, kafka: ApacheKafka) -> None:
     assert {*errors} == {None}
 
 
-def test_they_are_chosen_moved_between_found_again_and_failed(
+def test_directories_are_chosen_moved_between_found_again_and_failed(
     tmp_path: Path, kafka: ApacheKafka, ours: BarnabasInDirectories
 ) -> None:
     asking = wait_until_both_are_there(kafka)

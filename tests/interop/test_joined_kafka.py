@@ -46,7 +46,7 @@ def ours(tmp_path: Path, kafka: ApacheKafka) -> Iterator[barnabas.Broker]:
         yield broker
 
 
-def test_it_is_one_of_the_cluster_leads_follows_and_leaves(kafka: ApacheKafka, ours: barnabas.Broker) -> None:
+def test_a_joined_broker_leads_follows_and_leaves(kafka: ApacheKafka, ours: barnabas.Broker) -> None:
     wait_until_both_are_there(kafka)
     assert admin(ours.bootstrap).list_topics(timeout=PATIENCE_S).brokers.keys() == {KAFKAS, OURS}
 

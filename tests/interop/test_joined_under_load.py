@@ -86,7 +86,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_while_leaders_move_and_ours_is_
     )
 
 
-def test_it_goes_on_while_the_controller_is_killed_and_comes_back(
+def test_a_broker_goes_on_while_the_controller_is_killed_and_comes_back(
     kafka: ApacheKafka, ours: barnabas.Broker
 ) -> None:
     """With what it leads alone at once, and with all else, the metadata's changes among it, once Kafka is back."""

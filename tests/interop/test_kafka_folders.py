@@ -99,7 +99,7 @@ async def test_offsets_and_the_last_stable_offset_are_kafkas(node: Server, found
 
 
 @on_each_folder
-async def test_records_are_those_that_kafka_had(node: Server, found: dict[str, Any]) -> None:
+async def test_the_records_equal_kafkas(node: Server, found: dict[str, Any]) -> None:
     for index in (0, 1):
         log = node.partitions.get("txn", index).log
         assert fetch(log, committed=True) == found["committed"][str(index)]
@@ -138,7 +138,7 @@ async def test_kafkas_files_stay_byte_for_byte(tmp_path: Path, name: str) -> Non
 
 
 @in_loop
-async def test_a_snapshot_that_is_not_whole_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+async def test_an_incomplete_snapshot_is_skipped_for_the_previous_one(tmp_path: Path) -> None:
     data = kafka_folders.unpack(SNAPSHOT, tmp_path)
     folder = data / "__cluster_metadata-0"
     newest = folder / "00000000000000000097-0000000001.checkpoint"

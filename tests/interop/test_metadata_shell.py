@@ -88,7 +88,7 @@ def fill(bootstrap: str, controller_port: int) -> None:
                 assert gone.error_code == Error.NONE
 
 
-def test_it_shows_of_the_log_and_of_its_snapshots_the_same(
+def test_the_shell_shows_the_same_for_the_log_and_its_snapshots(
     needs_kafka: Callable[..., str], tmp_path: Path
 ) -> None:
     port, controller_port = free_ports(2)

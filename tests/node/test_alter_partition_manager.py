@@ -212,7 +212,7 @@ def test_a_refused_request_is_sent_again_with_the_wishes_made_meanwhile(
     assert [key for key, _ in leaders.told] == [(ORDERS, 0), (LINES, 0)]
 
 
-def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
+def test_a_partition_missing_from_the_answer_is_requested_again() -> None:
     leaders = Leaders()
     leaders.submit(ORDERS, 0)
     leaders.channel.answer(answer_to([(LINES, 5)]))

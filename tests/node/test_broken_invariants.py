@@ -40,7 +40,7 @@ def connection() -> Any:
         (MemoryError(), False),
     ],
 )
-async def test_a_request_stops_the_broker_by_a_broken_invariant_alone(
+async def test_only_a_broken_invariant_lets_a_request_stop_the_broker(
     tmp_path: Path, error: Exception, stops: bool
 ) -> None:
     node = await started(tmp_path)

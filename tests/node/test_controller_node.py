@@ -205,7 +205,7 @@ async def test_a_broker_says_in_which_directory_a_replica_is(tmp_path: Path) -> 
         assert node.metadata.image.topics["t"].partitions[0].directories == [directories[1]]
 
 
-async def test_it_has_each_port_that_a_handler_of_its_names(tmp_path: Path) -> None:
+async def test_a_controller_has_each_port_that_its_handlers_name(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
         for handler, ports in ports_of(CONTROLLER_HANDLERS.values()).items():
             assert {port for port in ports if not hasattr(node.controller_server, port)} == set(), handler

@@ -54,7 +54,7 @@ def result(response: Any) -> tuple[Error, int]:
     return Error(partition.error_code), partition.low_watermark
 
 
-async def test_it_waits_until_the_other_replicas_begin_there(tmp_path: Path) -> None:
+async def test_a_request_waits_until_the_other_replicas_begin_there(tmp_path: Path) -> None:
     node = await followed(tmp_path)
     deleted = delete(node, 2)
     assert leader_of(node).log.log_start_offset == 2

@@ -188,7 +188,7 @@ def test_asking_for_tokens_requires_a_proven_identity(
 # --- the metadata -------------------------------------------------------------------------------------------
 
 
-async def test_a_token_is_good_after_a_restart_by_the_same_secret_alone(tmp_path: Path) -> None:
+async def test_a_token_is_valid_after_a_restart_only_with_the_same_secret(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     token = await made(node)
     log = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*.log")))

@@ -55,7 +55,7 @@ def is_told(deleted: Any) -> bool:
     return not isinstance(deleted.answer(), Later)
 
 
-async def test_it_waits_until_the_log_there_begins_where_it_was_to(tmp_path: Path) -> None:
+async def test_a_request_waits_until_the_log_there_begins_at_the_offset(tmp_path: Path) -> None:
     node = await filled(tmp_path, "replica.alter.log.dirs.io.max.bytes.per.second=100")
     move(node, tmp_path / "b")
     change = partition_of(node).move

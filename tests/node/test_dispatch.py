@@ -102,7 +102,7 @@ def test_an_answer_is_encoded_in_passing_where_it_has_few_entries(
         (Route(END_TXN, 3), sys.maxsize),
     ],
 )
-def test_an_answer_isnt_looked_at_where_the_request_says_that_it_is_short(
+def test_an_answer_is_not_examined_if_the_request_shows_that_it_is_short(
     route: Route, short_bytes: int
 ) -> None:
     assert route.short_bytes == short_bytes

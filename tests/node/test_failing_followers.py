@@ -178,7 +178,7 @@ def go_on_beside(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_full_disk_costs_its_partition_alone_which_goes_on_once_there_is_room(
+def test_a_full_disk_costs_only_its_partition_which_goes_on_once_there_is_room(
     pair: Pair, scene: Callable[[Pair], None]
 ) -> None:
     scene(pair)

@@ -103,7 +103,7 @@ def errors(node: Server, index: int) -> set[Error]:
     return {Error(answer.error_code) for answer in answers} | {write(node, index), fetched(node, index)}
 
 
-async def test_its_partitions_are_answered_with_a_storage_error_and_all_others_as_before(
+async def test_partitions_of_a_failed_directory_get_a_storage_error_and_others_do_not(
     tmp_path: Path,
 ) -> None:
     node = await filled(tmp_path)
@@ -113,7 +113,7 @@ async def test_its_partitions_are_answered_with_a_storage_error_and_all_others_a
     assert errors(node, 3) == {Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_its_partitions_have_no_leader_and_their_replica_is_offline(tmp_path: Path) -> None:
+async def test_partitions_of_a_failed_directory_have_no_leader_and_an_offline_replica(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
     asked = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
@@ -265,7 +265,7 @@ async def test_a_failure_that_cannot_be_recorded_is_recorded_later(tmp_path: Pat
     assert node.metadata.next_offset == written
 
 
-async def test_its_partitions_cannot_be_elected(tmp_path: Path) -> None:
+async def test_partitions_of_a_failed_directory_cannot_be_elected(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
     asked = {"timeout_ms": 1000, "topic_partitions": [{"topic": "t", "partitions": [LOST]}]}

@@ -63,7 +63,7 @@ class Holder:
         self.lose()
 
 
-def test_an_address_that_holds_little_comes_before_smaller_needs_of_one_that_holds_much(
+def test_an_address_that_holds_little_comes_before_smaller_needs_of_a_greedy_one(
     schedule: Schedule,
 ) -> None:
     memory = RequestMemory(schedule, 100)

@@ -93,7 +93,7 @@ def killed_at(operation: str, end_of_path: str) -> None:
 
 
 @pytest.mark.parametrize("renamed", ["a/t-0", "-future"])
-async def test_a_crash_between_the_renames_leaves_one_that_is_whole(tmp_path: Path, renamed: str) -> None:
+async def test_a_crash_between_the_renames_leaves_one_whole_file(tmp_path: Path, renamed: str) -> None:
     node = await filled(tmp_path)
     killed_at("rename", renamed)
     move(node, tmp_path / "b")

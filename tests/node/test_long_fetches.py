@@ -72,7 +72,7 @@ def all_of(offset: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [12, 13])
 @pytest.mark.parametrize("seed", range(20))
-async def test_it_is_answered_as_one_that_is_read_at_once(
+async def test_a_long_fetch_is_answered_as_if_read_at_once(
     node: Server, few_at_a_time: None, seed: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     luck = random.Random(seed)

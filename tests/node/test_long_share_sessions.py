@@ -134,7 +134,7 @@ async def test_acknowledgements_before_a_connection_s_end_count(shares: Shares) 
     assert not shares.shares.lines.has_any(GROUP)
 
 
-async def test_a_group_is_forgotten_once_all_is_given_back(shares: Shares) -> None:
+async def test_a_group_is_forgotten_once_all_its_records_are_given_back(shares: Shares) -> None:
     connection = SimpleNamespace(when_lost=None)
     opened(shares, connection)
     connection.when_lost()
@@ -252,7 +252,7 @@ async def test_acknowledgements_that_come_with_a_fetch_come_before_it(shares: Sh
     assert acquired(answer) == {0: [(0, 2, 2)], 1: [(0, 2, 2)]}
 
 
-async def test_the_last_request_gives_all_back_in_turns(shares: Shares) -> None:
+async def test_the_last_request_gives_everything_back_in_turns(shares: Shares) -> None:
     client = opened(shares)
     assert done(shares, client.fetch(-1)).error_code == 0
     assert writes(shares) == [1, 1]

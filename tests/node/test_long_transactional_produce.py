@@ -67,7 +67,7 @@ def take_few(monkeypatch: pytest.MonkeyPatch) -> Noted:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_its_coordinator_is_asked_in_turns(
+async def test_the_coordinator_of_a_long_produce_is_asked_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     node = await coordinating(tmp_path, partitions=COUNT)
@@ -89,7 +89,7 @@ async def test_its_coordinator_is_asked_in_turns(
 @pytest.mark.parametrize(
     ("strangers", "cut"), [((6,), ()), ((1,), ()), ((1,), (6,)), ((), (4,)), ((5,), (0,))]
 )
-async def test_it_fails_as_one_that_is_looked_through_at_once(
+async def test_a_long_produce_fails_as_if_checked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strangers: tuple[int, ...], cut: tuple[int, ...]
 ) -> None:
     """The request has batches of another producer, and batches that end too soon."""
@@ -141,7 +141,9 @@ async def asked_again(node: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[No
     return noted, waiting
 
 
-async def test_it_is_asked_again_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_coordinator_is_asked_again_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = await coordinating(tmp_path, partitions=COUNT)
     noted, waiting = await asked_again(node, monkeypatch)
     node.timers.fire_due()

@@ -50,7 +50,7 @@ def fetched(node: Server, offsets: dict[int, int]) -> dict[int, PartitionData]:
 
 
 @pytest.mark.limit("broker.replicas.fetching.MOST_ABORTED")
-async def test_it_is_given_as_many_records_as_few_of_them_lie_in_and_comes_again(
+async def test_a_reader_gets_records_with_few_aborts_and_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "MOST_ABORTED", 15)

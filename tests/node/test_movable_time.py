@@ -67,7 +67,7 @@ async def test_both_clocks_go_on_together() -> None:
     assert after[2] - before[2] == pytest.approx(3600)
 
 
-async def test_it_stands_still_until_it_runs_again() -> None:
+async def test_frozen_time_stands_still_until_it_runs_again() -> None:
     moved = MovableTime()
     moved.freeze()
     moved.freeze()
@@ -93,7 +93,7 @@ async def test_a_timer_set_before_the_clock_stops_waits_as_well() -> None:
     assert came == [1]
 
 
-async def test_it_is_the_machines_again() -> None:
+async def test_a_reset_returns_to_the_machines_time() -> None:
     import time
 
     moved = MovableTime()

@@ -47,7 +47,7 @@ def test_an_empty_log_becomes_the_leaders(tmp_path: Path) -> None:
     assert observer._metadata.image.features == controller.metadata.image.features
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_restarted_observer_continues_where_it_was(tmp_path: Path) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")
     catch_up(observer, controller)
@@ -59,7 +59,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert names(observer._metadata) == ["a"]
 
 
-def test_it_begins_with_a_snapshot_where_there_is_one(tmp_path: Path) -> None:
+def test_an_observer_begins_with_a_snapshot_if_there_is_one(tmp_path: Path) -> None:
     metadata = begin(tmp_path / "leader", ALWAYS)
     controller = Controller(metadata)
     for number in range(5):

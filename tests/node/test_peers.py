@@ -24,7 +24,7 @@ PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_it_is_answered(run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path) -> None:
+def test_a_peer_is_answered(run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path) -> None:
     async def asked(peer: Peer) -> Message | KafkaError:
         answer: asyncio.Future[Message | KafkaError] = asyncio.get_running_loop().create_future()
         tell(peer.ask(MetadataRequest(topics=[])), answer.set_result)

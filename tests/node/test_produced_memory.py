@@ -140,7 +140,7 @@ def test_many_wait_for_room_and_few_go_on(schedule: Schedule) -> None:
     assert len(other.dispatcher.waiting) == 1
 
 
-def test_a_second_one_in_the_same_turn_is_asked_for_too(schedule: Schedule) -> None:
+def test_a_second_request_in_the_same_turn_asks_for_memory_too(schedule: Schedule) -> None:
     memory = memory_of(schedule, 8 * MIB)
     client = Client(schedule, memory).send(frame(b"asks" + bytes(300 * KIB)))  # its buffer stays
     Client(schedule, memory).send(frame(b"\0\0wait" + bytes(3 * MIB)))

@@ -84,7 +84,7 @@ async def test_records_missing_from_a_log_are_noticed(
 
 
 @pytest.mark.parametrize("harm", [forget_producer(1), forget_transaction, forget_sequence])
-async def test_it_is_seen_where_the_log_begins_later(
+async def test_missing_records_are_noticed_though_the_log_starts_later(
     tmp_path: Path, harm: Callable[[PartitionLog], object]
 ) -> None:
     node, log = await written(tmp_path)

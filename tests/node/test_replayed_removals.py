@@ -70,7 +70,7 @@ def by_an_older_kafka(node: Server) -> None:
 @pytest.mark.parametrize("settings", [(), (WITH_SNAPSHOTS,)], ids=["log", "snapshot"])
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("commit", [in_transaction, with_retention, by_an_older_kafka])
-async def test_an_offset_without_a_topic_id_outlives_a_start_though_a_topic_of_its_name_was_deleted_before(
+async def test_an_offset_without_a_topic_id_outlives_a_start_after_a_namesake_was_deleted(
     tmp_path: Path, commit: Commit, clean: bool, settings: tuple[str, ...]
 ) -> None:
     node = await recreated(tmp_path, *settings)

@@ -212,7 +212,7 @@ def test_the_end_of_the_leaders_log_may_be_missing_from_the_answer(
     assert following.state is (FAILED if error is Error.FENCED_LEADER_EPOCH else PAUSED)
 
 
-def test_an_answer_of_an_earlier_epoch_or_end_is_passed_over(leader: Leading, following: Following) -> None:
+def test_an_answer_of_an_earlier_epoch_or_end_is_ignored(leader: Leading, following: Following) -> None:
     request = following.request()
     answer = leader.answer(request)
     following.follow(1)

@@ -94,7 +94,7 @@ def test_a_credential_that_cannot_be_is_refused(
     assert refusal.error is error
 
 
-def test_a_credential_of_an_empty_password_fails_alone_and_only_where_nothing_else_is_wrong(
+def test_only_a_credential_of_an_empty_password_fails_and_only_without_another_error(
     image: ClusterImage,
 ) -> None:
     empty = upsert("a")

@@ -258,7 +258,7 @@ def test_later_requests_wait_while_another_node_is_asked() -> None:
     assert (node.answers, node.persister._ahead, node.persister._behind) == ([None] * 3, {}, {})
 
 
-def test_without_a_leader_it_is_looked_for_again() -> None:
+def test_without_a_leader_the_persister_tries_again() -> None:
     node = Elsewhere(leader=NO_LEADER)
     node.write(0)
     assert node.asked == []

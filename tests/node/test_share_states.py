@@ -221,7 +221,7 @@ async def test_the_log_doesnt_grow_for_ever(tmp_path: Path) -> None:
     assert errors(before) == [0, 0, 0]
 
 
-async def test_any_delivery_state_is_taken_as_by_kafka(tmp_path: Path) -> None:
+async def test_any_delivery_state_is_accepted_as_by_kafka(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     initialize(node)
     assert errors(write(node, [0], delivery_state=77)) == [0]

@@ -177,7 +177,7 @@ class Kept:
             ComputingAtOnce()(compute, then)
 
 
-async def test_names_are_looked_up_no_longer_for_a_client_that_is_gone(
+async def test_no_more_names_are_looked_up_for_a_gone_client(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

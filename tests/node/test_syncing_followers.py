@@ -61,7 +61,7 @@ def test_a_follower_waits_for_the_disk_though_the_isr_changes(
     cut.until_level(leader)
 
 
-def test_it_waits_for_the_disk_in_the_next_epoch_too(
+def test_a_follower_waits_for_the_disk_in_the_next_epoch_too(
     leader: Leading, cut: Following, background: HeldBackground
 ) -> None:
     cut.follow(2)

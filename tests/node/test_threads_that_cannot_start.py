@@ -94,7 +94,7 @@ async def test_a_lane_keeps_its_order_until_its_thread_can_be_started(
     await background.finish()
 
 
-async def test_it_is_tried_again_by_the_clock_and_not_by_each_work(
+async def test_starting_a_thread_is_retried_by_the_clock_and_not_by_each_work(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "RETRY_S", 60.0)

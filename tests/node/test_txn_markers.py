@@ -74,7 +74,7 @@ def write(
     return found_in(ask(node, WriteTxnMarkersRequest(markers=[*wanted]), version))
 
 
-async def test_an_administrators_marker_ends_a_transaction_in_its_partition_alone(tmp_path: Path) -> None:
+async def test_an_administrators_marker_ends_a_transaction_only_in_its_partition(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()

@@ -16,7 +16,7 @@ def work(ms: float) -> None:
         pass
 
 
-def test_a_hop_is_timed_without_those_that_it_calls() -> None:
+def test_a_hop_is_timed_without_the_hops_that_it_calls() -> None:
     watch = Stopwatch()
     inner = watch.timed("inner", lambda: work(20))
 

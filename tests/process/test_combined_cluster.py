@@ -70,7 +70,7 @@ def all_in_sync(asking: AdminClient) -> bool:
     return all(len(partition.isrs) == 3 for partition in described(asking).values())
 
 
-def test_it_leads_follows_coordinates_leaves_and_comes_back(nodes: Nodes) -> None:
+def test_a_combined_node_leads_follows_coordinates_leaves_and_comes_back(nodes: Nodes) -> None:
     asking = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     waiting.until(
         lambda: {*asking.list_topics(timeout=PATIENCE_S).brokers} == {BOTH, *OTHERS},

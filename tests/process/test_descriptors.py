@@ -51,7 +51,7 @@ def test_their_table_is_as_large_as_the_logs_will_need_it_once_the_broker_has_st
     assert int(found[1]) >= min(MOST_OPEN_FILES, soft // 2)
 
 
-def test_it_is_made_before_there_are_threads(tmp_path: Path) -> None:
+def test_the_descriptor_is_made_before_there_are_threads(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TELLS_ITS_THREADS, "--data", str(tmp_path / "data"), "--port", "0"]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

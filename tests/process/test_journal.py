@@ -43,7 +43,7 @@ def test_an_answer_of_a_fault_is_in_the_journal() -> None:
     # the journal is still kept when no fault is armed any more
 
 
-def test_it_is_kept_where_faults_come_and_go_and_is_empty_after_a_reset() -> None:
+def test_the_journal_outlives_faults_and_is_empty_after_a_reset() -> None:
     with barnabas.Broker(config={"barnabas.journal.size": 10}) as broker:
         with broker.fault("Metadata", error="UNKNOWN_SERVER_ERROR", may_not_fire=True):
             pass

@@ -101,7 +101,7 @@ def test_the_dockerfile_follows_the_rules_for_them() -> None:
 # --- The workflows --------------------------------------------------------------------------------------------
 
 
-def test_the_tested_pythons_are_those_that_the_labels_name() -> None:
+def test_the_tested_pythons_are_those_in_the_labels() -> None:
     matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]["python"][
         "strategy"
     ]

@@ -54,7 +54,7 @@ def ends(broker: barnabas.Broker, topic: str) -> tuple[int, int]:
         return asked.end(topic, 0), asked.end(topic, 0, isolation_level=1)
 
 
-def test_it_is_empty_again_in_the_same_process_at_the_same_place(broker: barnabas.Broker) -> None:
+def test_a_reset_broker_is_empty_in_the_same_process_at_the_same_place(broker: barnabas.Broker) -> None:
     with_topic(broker, "orders")
     pid, bootstrap = broker.pid, broker.bootstrap
     with Client.of(broker.bootstrap) as client:

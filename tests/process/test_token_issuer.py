@@ -47,7 +47,7 @@ def test_an_unsecured_token_needs_no_package() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_its_keys_verify_its_tokens(algorithm: str) -> None:
+def test_the_issuers_keys_verify_its_tokens(algorithm: str) -> None:
     jwt = pytest.importorskip("joserfc.jwt", reason="needs joserfc, of the extra `security`")
     jwk = pytest.importorskip("joserfc.jwk")
     with TokenIssuer(algorithm=algorithm, issuer="https://idp", audience="kafka") as issuer:
@@ -61,7 +61,7 @@ def test_its_keys_verify_its_tokens(algorithm: str) -> None:
         assert claims_of(issuer.expired_token("alice"))["exp"] < time.time() - 3000
 
 
-def test_it_rotates_its_key_and_ends() -> None:
+def test_an_issuer_rotates_its_key_and_ends() -> None:
     pytest.importorskip("joserfc", reason="needs joserfc, of the extra `security`")
     with TokenIssuer() as issuer:
         first = fetched(issuer.jwks_url)["keys"]

@@ -107,7 +107,7 @@ async def test_a_process_that_the_kernel_does_not_release_is_not_waited_for_with
     assert worker.kill_and_wait()
 
 
-async def test_it_holds_none_of_our_files(tmp_path: Path) -> None:
+async def test_a_worker_holds_none_of_our_files(tmp_path: Path) -> None:
     with (tmp_path / "held").open("w"):
         heard = Heard()
         worker = heard.start()
@@ -117,7 +117,7 @@ async def test_it_holds_none_of_our_files(tmp_path: Path) -> None:
     assert not any("held" in name for name in held)
 
 
-def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
+def test_a_worker_ends_when_its_parent_is_killed() -> None:
     parent = subprocess.Popen(
         [sys.executable, "-m", "tests.support.echo_worker", "parent"],
         stdout=subprocess.PIPE,

@@ -68,7 +68,7 @@ def test_a_setting_without_a_value_is_a_matter_of_usage(capsys: Captured) -> Non
     assert "'security_protocol' is not name=value" in capsys.readouterr().err
 
 
-def test_an_internal_topic_is_counted_without_a_key_alone(
+def test_an_internal_topic_is_counted_only_without_a_key(
     bootstrap: str, name: Names, capsys: Captured
 ) -> None:
     Transactions(bootstrap, name("one")).committed(create_topic(bootstrap, name("t")), ["v"])

@@ -82,7 +82,7 @@ def test_ivys_output_is_shown_where_it_fails_alone(
     ("version", "taken"),
     [("4.0.5", "4.0.0"), ("4.1.0", "4.1.1"), ("4.2.1", "4.2.0"), ("4.3.0", "4.2.0"), ("4.4.2", "4.4.0")],
 )
-def test_the_connector_is_one_that_can_be_had(
+def test_the_connector_is_of_an_available_version(
     monkeypatch: pytest.MonkeyPatch, version: str, taken: str
 ) -> None:
     monkeypatch.setattr("pyspark.__version__", version)

@@ -136,7 +136,7 @@ def test_of_two_sources_of_one_topic_the_one_behind_counts() -> None:
     assert parse_offsets(log({"in": {"0": 5}}, {"in": {"0": 3, "1": 9}}), "file") == {"in": {0: 3, 1: 9}}
 
 
-def test_other_sources_are_passed_over() -> None:
+def test_other_sources_are_skipped() -> None:
     assert parse_offsets(log("-", "17", {"logOffset": 3}, {"in": {"0": 5}}), "file") == {"in": {0: 5}}
 
 

@@ -143,7 +143,7 @@ def test_a_broker_that_is_not_there_is_no_answer() -> None:
         connection.close()
 
 
-def test_a_broker_that_was_away_when_kafka_python_looked_is_looked_for(barnabas_bootstrap: str) -> None:
+def test_a_broker_that_was_away_when_kafka_python_looked_is_found_later(barnabas_bootstrap: str) -> None:
     topic = create(barnabas_bootstrap, "looked-for", 1)
     connection = Wire(barnabas_bootstrap, {}, 10_000)
     manager = connection._manager

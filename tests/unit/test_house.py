@@ -104,7 +104,7 @@ def test_no_two_files_on_different_floors_have_one_name() -> None:
     assert files_on_two_floors().keys() == SAID_WITH_THEIR_FOLDER.keys()
 
 
-def test_the_names_of_a_module_are_those_that_another_one_may_import(tmp_path: Path) -> None:
+def test_a_modules_public_names_are_those_that_others_may_import(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
         "import logging\n"

@@ -48,7 +48,7 @@ def test_timers_fire_in_the_order_of_their_deadlines_and_then_of_scheduling(cloc
     assert [key for key, _ in clockwork.go_to(20)] == ["first", "second", "late"]
 
 
-def test_a_timer_that_is_scheduled_again_fires_at_the_new_deadline_alone(clockwork: Clockwork) -> None:
+def test_a_rescheduled_timer_fires_only_at_the_new_deadline(clockwork: Clockwork) -> None:
     clockwork.schedule("a", 10)
     clockwork.now_ms = 5
     clockwork.schedule("a", 10)

@@ -256,7 +256,7 @@ def test_a_broker_started_by_a_program_does_not_read_the_environment() -> None:
     assert (options.config.get("num.partitions"), options.config.cluster_id) == (1, None)
 
 
-def test_topics_of_the_environment_are_made_by_a_broker_and_not_by_a_controller_alone() -> None:
+def test_topics_of_the_environment_are_made_by_a_broker_and_not_by_a_mere_controller() -> None:
     environ = {"KAFKA_CREATE_TOPICS": "orders:3:1"}
     assert [topic.name for topic in parse(environ=environ).topics] == ["orders"]
     of_controller = {

@@ -23,7 +23,7 @@ def pauses(resources: int, value: str | None) -> int:
     return wishes.pauses(asked.preprocess(lambda resource: True))
 
 
-def test_resources_with_long_values_are_looked_at_in_steps_as_many_resources_are() -> None:
+def test_resources_with_long_values_are_examined_in_steps_like_many_resources() -> None:
     assert pauses(10, "0") == pauses(10, None) == 0
     assert pauses(PER_STEP, "0") == 2
     assert pauses(10, "0," * (CHARACTERS_PER_ENTRY * PER_STEP // 2)) == 10

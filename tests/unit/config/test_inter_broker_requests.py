@@ -139,12 +139,12 @@ def test_a_slip_in_a_variable_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", [SETTING, OF_CLIENTS])
-def test_it_cant_be_altered_while_the_broker_runs(name: str) -> None:
+def test_the_setting_cannot_be_altered_while_the_broker_runs(name: str) -> None:
     with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
         check_dynamic({name: "false"}, per_broker=True)
 
 
-def test_it_is_described_where_it_is_set() -> None:
+def test_the_setting_is_described_if_it_is_set() -> None:
     def described(found: BrokerConfig) -> list[tuple[str, str | None, bool, bool]]:
         return [
             (each.name, each.value, each.read_only, each.is_sensitive)

@@ -199,7 +199,7 @@ def test_throttled_replicas_are_partitions_and_brokers_or_a_star(text: str) -> N
         parse_value(setting("LIST", "throttled replicas"), text)
 
 
-def test_not_a_number_lies_within_every_range_as_in_kafka() -> None:
+def test_nan_lies_within_every_range_as_in_kafka() -> None:
     value = parse_value(setting("DOUBLE", "[0,...,1]"), "NaN")
     assert isinstance(value, float)
     assert math.isnan(value)

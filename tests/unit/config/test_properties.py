@@ -57,7 +57,7 @@ def test_an_escaped_backslash_does_not_continue_a_line() -> None:
     assert [found.name for found in parse_properties("a=1\\\\\nb=2")] == ["a", "b"]
 
 
-def test_comments_and_blank_lines_are_passed_over() -> None:
+def test_comments_and_blank_lines_are_skipped() -> None:
     text = "# a=1\n  ! b=2\n\n   \n# ends with a backslash \\\nc=3"
     assert [found.name for found in parse_properties(text)] == ["c"]
 

@@ -54,7 +54,7 @@ def test_no_limit_can_lock_everybody_out_of_a_listener(prefix: str, name: str) -
     assert refusal(config(), (f"{prefix}{name}", SET, "0")) == f"Invalid {name} 0"
 
 
-def test_the_connections_of_a_listener_that_is_not_there_are_anybodys() -> None:
+def test_connections_of_a_missing_listener_may_be_limited_to_none() -> None:
     assert alter(config(), ("listener.name.nobody.max.connections", SET, "0"))
 
 

@@ -18,7 +18,7 @@ def test_a_replica_can_be_in_a_registered_directory_or_in_none_yet(directory_id:
 
 
 @pytest.mark.parametrize("directory_id", [OTHER, LOST])
-def test_it_cant_be_elsewhere(directory_id: bytes) -> None:
+def test_a_replica_cannot_be_in_an_unregistered_directory(directory_id: bytes) -> None:
     assert not has_online([FIRST, SECOND], directory_id)
 
 
@@ -28,7 +28,7 @@ def test_without_registered_directories_each_but_a_lost_one_counts_as_online() -
     assert not has_online([], LOST)
 
 
-def test_they_are_ordered_by_two_signed_numbers() -> None:
+def test_directory_ids_are_ordered_by_two_signed_numbers() -> None:
     zero, one, last = bytes(8), bytes(7) + b"\x01", b"\xff" * 8
     ordered = [last + zero, last + one, zero + last, zero + zero, zero + one, one + last, one + zero]
     assert in_order(reversed(ordered)) == ordered

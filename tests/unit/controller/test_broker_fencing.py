@@ -105,7 +105,7 @@ class TestFencing:
         assert not controller.image.brokers[1].fenced
         assert controller.fence_stale()[0][-1] == fence(1, first.broker_epoch)
 
-    def test_it_is_unfenced_again_with_its_next_heartbeat(self) -> None:
+    def test_a_stale_broker_is_unfenced_with_its_next_heartbeat(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.now_ms += 11
@@ -163,7 +163,7 @@ class TestShuttingDown:
             assert [*decided] == [MARK, fence(1, broker.broker_epoch)]
             assert reply == LET_GO._replace(is_caught_up=False)
 
-    def test_it_is_let_go_when_it_leads_nothing_and_all_others_know(self) -> None:
+    def test_a_broker_is_let_go_when_it_leads_nothing_and_all_others_know(self) -> None:
         controller = ActiveController()
         other, broker = controller.start(2), controller.start(1)
         controller.lead(1)

@@ -145,7 +145,7 @@ class TestSessions:
     @pytest.mark.parametrize(
         ("timeout_ms", "interval_ms"), [(9_000, 1_125.0), (100, 12.5), (4, 1.0), (8, 1.0)]
     )
-    def test_they_are_looked_at_eight_times_within_a_timeout(
+    def test_sessions_are_checked_eight_times_within_a_timeout(
         self, timeout_ms: int, interval_ms: float
     ) -> None:
         assert BrokerHeartbeats(timeout_ms).check_interval_ms == interval_ms
@@ -224,7 +224,7 @@ class TestBecomingActive:
 
 
 class TestControlledShutdown:
-    def test_it_waits_for_the_slowest_of_the_active_brokers(self) -> None:
+    def test_a_shutdown_waits_for_the_slowest_active_broker(self) -> None:
         heartbeats = of(4, unfenced=(0, 1, 2, 5))
         for broker_id, offset in ((0, 120), (1, 98), (2, 100), (4, 0), (5, 0)):
             heartbeats.heard(broker(broker_id), offset, 0)
@@ -233,7 +233,7 @@ class TestControlledShutdown:
         heartbeats.heard(broker(1), 99, 0)
         assert heartbeats.others_have_passed(5)
 
-    def test_it_waits_for_none_that_is_fenced_or_shutting_down_or_gone(self) -> None:
+    def test_a_shutdown_waits_for_no_fenced_departing_or_gone_broker(self) -> None:
         heartbeats = of(unfenced=(0, 1, 2, 5))
         for broker_id in (0, 1, 2, 5):
             heartbeats.heard(broker(broker_id), 98, 0)
@@ -268,14 +268,14 @@ class TestControlledShutdown:
         heartbeats.shutdown_written(broker(5), 210)
         assert heartbeats.others_have_passed(5)
 
-    def test_its_offset_is_that_of_its_beginning(self) -> None:
+    def test_a_shutdowns_offset_is_that_of_its_beginning(self) -> None:
         heartbeats = of(unfenced=(0, 5))
         heartbeats.heard(broker(0), 98, 0)
         shutting_down(heartbeats, 5, 98)
         heartbeats.shutdown_written(broker(5), 99)
         assert heartbeats.others_have_passed(5)
 
-    def test_it_begins_for_none_that_is_fenced_or_of_another_run_or_unknown(self) -> None:
+    def test_no_shutdown_begins_for_fenced_or_unknown_brokers_or_another_run(self) -> None:
         """The answer that begins the shutdown may come after the broker's session has ended."""
         heartbeats = of(0, unfenced=(1,))
         heartbeats.shutdown_written(broker(0), 10)
@@ -296,7 +296,7 @@ class TestControlledShutdown:
         assert heartbeats.others_have_passed(5)
 
     @pytest.mark.parametrize("again", [fence(5, EPOCH), registered(5, fenced=False)])
-    def test_it_ends_where_the_broker_is_fenced_or_registers_again(
+    def test_a_shutdown_ends_if_the_broker_is_fenced_or_registers_again(
         self, again: records.RegisterBrokerRecord
     ) -> None:
         heartbeats = of(unfenced=(5,))
@@ -314,7 +314,7 @@ class TestControlledShutdown:
 
 
 class TestCatchingUp:
-    def test_it_is_reached_with_the_offset_of_the_registration(self) -> None:
+    def test_a_broker_has_caught_up_at_the_offset_of_its_registration(self) -> None:
         heartbeats = of(0)
         assert not heartbeats.is_caught_up(0, 99)
         assert heartbeats.is_caught_up(0, 100)

@@ -75,7 +75,7 @@ class TestNewRegistration:
         assert not controller.heartbeats.is_caught_up(1, 100)
         assert controller.heartbeats.is_caught_up(1, 101)
 
-    def test_it_has_no_listeners_where_the_broker_names_none(self) -> None:
+    def test_the_record_has_no_listeners_if_the_broker_names_none(self) -> None:
         (_, record), _ = ActiveController().register(registration(listeners=[]))
         assert isinstance(record, records.RegisterBrokerRecord)
         assert record.end_points == []
@@ -86,7 +86,7 @@ class TestNewRegistration:
         assert isinstance(record, records.RegisterBrokerRecord)
         assert [(each.name, each.host) for each in record.end_points] == [("A", "c"), ("B", "b")]
 
-    def test_it_names_no_directories_before_metadata_version_knows_of_them(self) -> None:
+    def test_the_record_names_no_directories_before_metadata_version_knows_of_them(self) -> None:
         (_, record), _ = ActiveController(BEFORE_DIRECTORIES).register(registration())
         assert isinstance(record, records.RegisterBrokerRecord)
         assert record.log_dirs == []
@@ -105,7 +105,7 @@ class TestNewRegistration:
 
 
 class TestAnotherRun:
-    def test_it_gets_a_new_epoch_and_is_fenced(self) -> None:
+    def test_another_run_gets_a_new_epoch_and_is_fenced(self) -> None:
         controller = ActiveController()
         controller.start(1)
         controller.now_ms += 11
@@ -115,7 +115,7 @@ class TestAnotherRun:
         assert record.fenced
         assert not record.in_controlled_shutdown
 
-    def test_it_waits_until_the_session_of_the_run_before_has_ended(self) -> None:
+    def test_another_run_waits_until_the_previous_runs_session_has_ended(self) -> None:
         controller = ActiveController()
         controller.start(1)
         controller.now_ms += 10
@@ -123,7 +123,7 @@ class TestAnotherRun:
         controller.now_ms += 1
         controller.register(registration(run=2))
 
-    def test_it_needn_t_where_the_run_before_was_never_heard(self) -> None:
+    def test_another_run_need_not_wait_if_the_previous_one_was_never_heard(self) -> None:
         controller = ActiveController()
         controller.register(registration(run=1))
         controller.register(registration(run=2))
@@ -169,7 +169,7 @@ class TestAnotherRun:
 
 
 class TestTheSameRunAgain:
-    def test_it_keeps_its_epoch_and_whether_it_is_fenced(self) -> None:
+    def test_registering_again_keeps_the_epoch_and_the_fencing(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         decided, epoch = controller.register(registration(rack="another", log_dirs=[directory(1, 5)]))
@@ -181,7 +181,7 @@ class TestTheSameRunAgain:
         assert (record.rack, record.log_dirs) == ("another", [directory(1, 5)])
         assert controller.updates.changes == []
 
-    def test_it_keeps_that_it_shuts_down(self) -> None:
+    def test_registering_again_keeps_a_shutdown(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.lead(1)
@@ -190,7 +190,7 @@ class TestTheSameRunAgain:
         assert isinstance(record, records.RegisterBrokerRecord)
         assert record.in_controlled_shutdown
 
-    def test_it_keeps_its_session(self) -> None:
+    def test_registering_again_keeps_the_session(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         controller.register(registration())
@@ -202,7 +202,7 @@ class TestTheSameRunAgain:
         controller.register(registration())
         assert controller.refusal(registration(run=2))[0] is Error.DUPLICATE_BROKER_REGISTRATION
 
-    def test_it_stays_fenced_where_it_was(self) -> None:
+    def test_registering_again_keeps_a_fenced_broker_fenced(self) -> None:
         controller = ActiveController()
         controller.start(1, fenced=True)
         (record,), _ = controller.register(registration())
@@ -211,7 +211,7 @@ class TestTheSameRunAgain:
 
 
 class TestUnregistering:
-    def test_its_partitions_change_first(self) -> None:
+    def test_unregistering_changes_the_partitions_first(self) -> None:
         controller = ActiveController()
         broker = controller.start(1)
         assert [*controller.unregister(1)] == [

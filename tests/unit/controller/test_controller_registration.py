@@ -66,7 +66,7 @@ def test_a_failed_write_is_reported_to_the_caller() -> None:
 
 
 @pytest.mark.parametrize("level", [7, 14])
-def test_it_is_refused_before_metadata_version_knows_of_it(level: int) -> None:
+def test_registration_is_refused_before_metadata_version_knows_of_it(level: int) -> None:
     with pytest.raises(KafkaError) as refusal:
         at_once(register_controller(ActiveController(level).image, request()))
     assert refusal.value.error is Error.UNSUPPORTED_VERSION

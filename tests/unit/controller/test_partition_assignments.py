@@ -231,7 +231,7 @@ def test_an_assignment_without_an_active_broker_is_refused() -> None:
 # --- by hand ------------------------------------------------------------------------------------------------
 
 
-def test_partitions_by_hand_are_those_that_are_named_in_the_order_of_their_numbers() -> None:
+def test_partitions_assigned_by_hand_are_in_the_order_of_their_numbers() -> None:
     wanted = by_hand([3, 1], [1, 2], [2, 3])
     wanted.assignments.reverse()
     made = created(cluster("1 2 3"), wanted)
@@ -407,7 +407,7 @@ def test_a_topic_without_partitions_is_just_an_error() -> None:
 # --- as much as is asked for --------------------------------------------------------------------------------
 
 
-def test_they_are_made_as_they_are_taken() -> None:
+def test_partitions_are_placed_as_they_are_taken() -> None:
     image = with_topic(cluster("0 1"), [0])
     steps = more_partitions_of_topic(new_in(image), up_to(2**31 - 1), lambda _count: None, Pause())
     assert [each.partition_id for each in islice(at_once(steps), 2)] == [1, 2]

@@ -60,14 +60,14 @@ def test_a_reassignment_is_done_once_all_added_replicas_are_in_sync(
     assert towards(wanted, now).completed(isr) == completed
 
 
-def test_it_is_not_done_where_every_replica_is_to_go() -> None:
+def test_a_reassignment_that_removes_every_replica_is_never_done() -> None:
     assert Reassignment([0, 1], [], [0, 1]).completed([0, 1]) is None
 
 
 @pytest.mark.parametrize(
     ("adding", "removing", "is_one"), [([3], [2], True), ([], [2], True), ([3], [], True), ([], [], False)]
 )
-def test_it_is_under_way_while_any_replica_comes_or_goes(
+def test_a_reassignment_is_under_way_while_replicas_are_added_or_removed(
     adding: list[int], removing: list[int], is_one: bool
 ) -> None:
     assert is_under_way(partition([0, 1, 3, 2], [0, 1, 3, 2], adding, removing)) is is_one

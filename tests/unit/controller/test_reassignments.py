@@ -300,7 +300,7 @@ def test_a_pause_is_made_among_many_partitions_and_among_many_topics() -> None:
         assert pauses(ongoing_reassignments(cluster.image, asked)) == count
 
 
-def test_the_replicas_that_are_wanted_count_as_far_as_they_are_looked_at() -> None:
+def test_wanted_replicas_count_as_far_as_they_are_examined() -> None:
     cluster = Cluster()
     cluster.register(*range(99))
     cluster.topic("t", [1], isr=[1])

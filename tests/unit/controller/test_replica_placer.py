@@ -143,7 +143,7 @@ def test_cordons_reported_later_count() -> None:
     assert placed(StripedReplicaPlacer(first_of), image, 2, 1) == "1 2"
 
 
-def test_a_broker_without_a_rack_is_in_another_one_than_that_of_the_empty_name() -> None:
+def test_a_broker_without_a_rack_is_not_in_the_rack_with_the_empty_name() -> None:
     assert placed(StripedReplicaPlacer(first_of), cluster("1/ 2/ 3 4"), 1, 2) == "3,1"
 
 

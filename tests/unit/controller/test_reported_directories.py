@@ -77,7 +77,7 @@ class TestDirectories:
         assert [*decided] == [MARK, log_dirs(broker)]
         assert {*controller.image.brokers[1].log_dirs} == {*every}
 
-    def test_before_metadata_version_knows_of_them_they_are_passed_over(self) -> None:
+    def test_failed_directories_are_ignored_before_metadata_version_knows_of_them(self) -> None:
         controller, broker = self.controller(16)
         controller.write([log_dirs(broker, self.A)])
         assert controller.heartbeat(beat(broker, 200, offline_log_dirs=[self.A])) == ([], RUNS)
@@ -92,13 +92,13 @@ class TestDirectories:
         assert controller.updates.changes == []
         assert controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[])) == ([], RUNS)
 
-    def test_they_are_recorded_where_they_are_others_than_before(self) -> None:
+    def test_changed_cordons_are_recorded(self) -> None:
         controller, broker = self.controller()
         for told in ([self.A, self.B], [self.A], [], [self.C]):
             decided, _ = controller.heartbeat(beat(broker, 200, cordoned_log_dirs=told))
             assert [*decided] == [cordoned(broker, *told)]
 
-    def test_they_are_not_where_they_are_the_same_in_another_order(self) -> None:
+    def test_the_same_cordons_in_another_order_are_not_recorded(self) -> None:
         controller, broker = self.controller()
         controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[self.A, self.B]))
         assert controller.heartbeat(beat(broker, 200, cordoned_log_dirs=[self.B, self.A, self.B])) == (

@@ -209,7 +209,7 @@ def test_an_unknown_filter_is_refused(about: dict[str, Any]) -> None:
         Asked().told(**about)
 
 
-def test_it_has_the_last_ones() -> None:
+def test_the_journal_has_the_last_requests() -> None:
     asked = Asked(size=3)
     for _ in range(5):
         asked.ask(end_txn(), EndTxnResponse())

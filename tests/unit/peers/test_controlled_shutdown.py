@@ -48,7 +48,7 @@ def left() -> Left:
     return Left()
 
 
-async def test_it_goes_once_others_know(left: Left) -> None:
+async def test_a_stopping_broker_goes_once_others_know(left: Left) -> None:
     stop, decided = await left.begin()
     decided(None)
     left.timers.next()
@@ -60,7 +60,7 @@ async def test_it_goes_once_others_know(left: Left) -> None:
 
 
 @pytest.mark.limit("broker.peers.own_cluster.MOST_LEAVE_S")
-async def test_it_goes_where_others_never_know(left: Left) -> None:
+async def test_a_stopping_broker_goes_though_others_never_know(left: Left) -> None:
     stop, decided = await left.begin()
     decided(None)
     while left.timers.waiting:

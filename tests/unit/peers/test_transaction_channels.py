@@ -64,7 +64,7 @@ def told(*results: tuple[str, str, int, int], error_code: int = 0) -> AddPartiti
 @pytest.mark.parametrize(
     ("transactional_id", "is_elsewhere"), [("0", False), ("1", True), ("2", False), ("7", False)]
 )
-def test_it_is_asked_where_it_is(transactional_id: str, is_elsewhere: bool) -> None:
+def test_a_coordinator_is_asked_where_it_is(transactional_id: str, is_elsewhere: bool) -> None:
     """If the partition has no leader or doesn't exist, this node's own answer counts."""
     node = Asking(OWN, SECOND, NO_LEADER)
     assert node.ask(TransactionalProducer(transactional_id, 9, 2), ("t", 0)) is is_elsewhere

@@ -81,7 +81,7 @@ def test_many_blocks_of_lz4_and_many_members_of_gzip_are_too_much() -> None:
     assert compression.decompress(compression.LZ4, blocks) == b"x" * (LITTLE.pieces + 1)
 
 
-def test_many_members_of_gzip_take_time_by_their_number_alone() -> None:
+def test_many_members_of_gzip_take_time_only_by_their_number() -> None:
     """The rest was copied for each member. A thousand copies of a megabyte took seconds."""
     member = compression.compress(compression.GZIP, b"")
     members = member * 20_000 + b"what follows is passed over"
@@ -109,7 +109,7 @@ def test_a_run_is_measured_a_part_at_a_time() -> None:
 
 
 @pytest.mark.limit("protocol.records.stretches.MOST_HEADERS")
-def test_a_record_of_many_headers_is_nobodys_pattern() -> None:
+def test_a_record_of_many_headers_matches_no_pattern() -> None:
     def data(headers: int) -> bytes:
         return b"".join(record(index, headers=[(b"", b"")] * headers) for index in range(60))
 

@@ -83,7 +83,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "PER_TURN", 2)
 
 
-def test_it_begins_to_wait_for_some_in_a_turn() -> None:
+def test_a_produce_begins_to_wait_for_some_partitions_in_each_turn() -> None:
     it = Waiting()
     for waited_for in (2, 4, 5):
         assert len(it.commits) == waited_for
@@ -97,7 +97,7 @@ def test_it_begins_to_wait_for_some_in_a_turn() -> None:
     assert it.due == []
 
 
-def test_its_time_may_be_over_while_it_begins_to_wait() -> None:
+def test_a_produces_time_may_be_over_while_it_begins_to_wait() -> None:
     it = Waiting()
     assert len(it.commits) == 2
     it.due[0]()
@@ -118,7 +118,7 @@ def test_batches_committed_before_the_wait_for_others_count() -> None:
     assert it.done == ["done"]
 
 
-def test_its_time_is_over_for_some_in_a_turn() -> None:
+def test_a_produce_times_out_for_some_partitions_in_each_turn() -> None:
     it = Waiting()
     it.turns()
     it.due.pop()()
@@ -132,7 +132,7 @@ def test_its_time_is_over_for_some_in_a_turn() -> None:
 
 
 @pytest.mark.parametrize("flushes", [False, True])
-def test_its_time_may_be_over_before_it_waits_for_all(flushes: bool) -> None:
+def test_a_produces_time_may_be_over_before_it_waits_for_all(flushes: bool) -> None:
     it = Waiting(flushes=flushes)
     it.due.pop()()
     it.turns()

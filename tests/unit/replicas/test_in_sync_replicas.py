@@ -87,7 +87,7 @@ def test_a_member_cannot_join_and_a_nonmember_cannot_leave() -> None:
 
 @pytest.mark.parametrize("state", [EXPANDING, SHRINKING])
 @pytest.mark.parametrize("partition_epoch", [PARTITION_EPOCH, PARTITION_EPOCH + 1])
-def test_it_is_as_the_controller_answers(state: IsrState, partition_epoch: int) -> None:
+def test_the_isr_becomes_the_controllers_answer(state: IsrState, partition_epoch: int) -> None:
     """If the ISR was the same already, the partition epoch is the old one."""
     leader, asked = leader_in(state)
     assert asked is not None

@@ -80,7 +80,7 @@ def test_eddsa_is_verified() -> None:
     assert SignedTokens(SETTINGS, keys)(token, NOW_MS).user == "alice"
 
 
-def test_a_key_is_chosen_by_its_id_and_one_that_is_unknown_is_asked_for() -> None:
+def test_a_key_is_chosen_by_its_id_and_an_unknown_one_is_fetched() -> None:
     with issuing() as issuer:
         old = issuer.token("alice", **TIMES)
         issuer.rotate(keep=True)
@@ -231,7 +231,7 @@ def test_unknown_keys_are_asked_for_once_a_second_and_one_once_a_minute() -> Non
 
 
 @pytest.mark.limit("broker.security.signed_tokens.LONGEST_KEY_ID")
-def test_a_longer_id_of_a_key_is_not_asked_for() -> None:
+def test_a_key_with_a_longer_id_is_not_fetched() -> None:
     source = Source(EMPTY)
     keys = source.keys()
     longest = "k" * signed_tokens.LONGEST_KEY_ID

@@ -169,7 +169,7 @@ def test_if_nothing_may_be_read_at_once_a_header_is(log: PartitionLog) -> None:
     assert (len(found.records), len(found.rest)) == (512, 19_488)
 
 
-def test_it_fills_a_buffer_that_its_reader_has(log: PartitionLog) -> None:
+def test_a_range_fills_its_readers_buffer(log: PartitionLog) -> None:
     _first, rest = left(log)
     buffer = memoryview(bytearray(7_000))
     came = b""

@@ -43,7 +43,7 @@ def test_a_duplicate_is_answered_with_its_original_offsets_and_stored_time(log: 
     assert log.log_end_offset == 5
 
 
-def test_a_duplicate_is_known_by_sequences_alone(log: PartitionLog) -> None:
+def test_a_duplicate_is_recognized_by_its_sequences(log: PartitionLog) -> None:
     append(log, produced(0, value_bytes=5))
     assert append(log, produced(0, value_bytes=50)).duplicate
 

@@ -135,7 +135,7 @@ def test_zeros_that_kafka_preallocated_after_the_entries_are_cut(
     assert path.stat().st_size == 24
 
 
-def test_an_offset_index_of_zeros_alone_is_empty(tmp_path: Path) -> None:
+def test_an_offset_index_of_nothing_but_zeros_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "a.index"
     path.write_bytes(bytes(10_485_760))
     index = OffsetIndex(files, str(path), 100)

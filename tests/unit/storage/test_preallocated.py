@@ -16,7 +16,7 @@ def test_trailing_zeros_are_left_out_and_no_others(used: int, zeros: int) -> Non
     assert used_bytes(data + bytes(zeros)) == used
 
 
-def test_ten_megabytes_of_zeros_are_passed_over_in_blocks() -> None:
+def test_ten_megabytes_of_zeros_are_skipped_in_blocks() -> None:
     class Counted(bytes):
         slices = 0
 

@@ -29,7 +29,7 @@ def test_only_the_last_of_several_batches_is_kept() -> None:
     assert producer.batches == batches[1:]
 
 
-def test_a_producer_known_by_a_marker_alone_has_no_batch() -> None:
+def test_a_producer_known_only_by_a_marker_has_no_batch() -> None:
     data = producer_snapshot.encode([Producer(3, 1, 4, NOW_MS)])
     assert len(data) == 56
     (producer,) = producer_snapshot.decode(data)

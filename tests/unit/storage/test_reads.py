@@ -97,7 +97,7 @@ def test_a_read_stops_at_the_segments_end(log: PartitionLog) -> None:
     assert len(read(log, 10, 100_000)) == 1071
 
 
-def test_a_gap_in_the_offsets_is_passed_over(tmp_path: Path) -> None:
+def test_a_gap_in_the_offsets_is_skipped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for base_offset in (0, 10, 20):
         append(log, batch(2, base_offset=base_offset), origin=AppendOrigin.REPLICATION)
@@ -105,7 +105,7 @@ def test_a_gap_in_the_offsets_is_passed_over(tmp_path: Path) -> None:
     assert [header.base_offset for _position, header in walk_batches(records)] == [10, 20]
 
 
-def test_a_gap_at_a_segments_end_is_passed_over(tmp_path: Path) -> None:
+def test_a_gap_at_a_segments_end_is_skipped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(2), origin=AppendOrigin.REPLICATION)
     log.roll(NOW_MS)

@@ -55,7 +55,7 @@ CHANGES: dict[str, Callable[[ClassicGroup], object]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_it_counts_as_a_change(what: str) -> None:
+def test_each_of_these_counts_as_a_change(what: str) -> None:
     group = group_of_two()
     before = group.changes
     CHANGES[what](group)

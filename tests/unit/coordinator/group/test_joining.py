@@ -146,7 +146,7 @@ def test_a_pending_id_with_an_instance_id_is_an_error_of_the_server() -> None:
     assert groups.join(answer.member_id, instance="i").error is Error.UNKNOWN_SERVER_ERROR
 
 
-def test_a_join_that_is_sent_again_takes_the_place_of_the_one_that_is_parked() -> None:
+def test_a_repeated_join_replaces_the_parked_one() -> None:
     groups = Groups()
     first, second = groups.stable(2)
     lost = groups.join(second, protocols=[("range", b"new")])

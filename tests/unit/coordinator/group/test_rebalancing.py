@@ -163,7 +163,7 @@ def test_the_leaders_assignments_are_recorded_before_anybody_has_them() -> None:
     assert (value.generation, value.protocol, value.leader) == (1, "range", me)
 
 
-def test_assignments_that_can_not_be_recorded_are_nobodys_and_a_rebalance_starts() -> None:
+def test_assignments_that_cannot_be_recorded_reach_nobody_and_a_rebalance_starts() -> None:
     groups = Groups()
     leader, follower = groups.stable(2)
     for each in (follower, leader):

@@ -216,7 +216,7 @@ def test_offsets_of_groups_that_have_none_make_no_classic_ones(
     assert groups.committed("t", 3) == 8
 
 
-def test_a_key_of_an_unknown_type_is_passed_over() -> None:
+def test_a_key_of_an_unknown_type_is_skipped() -> None:
     assert decode_record(b"\0\144whatever", b"\0\0", 0) is None
     Groups().shard.replay(b"\0\144whatever", b"\0\0", 0, -1)
 

@@ -335,7 +335,7 @@ def test_an_update_without_a_value_is_nonsense() -> None:
         decode_record(encode_record(update)[0], None)
 
 
-def test_a_record_of_no_known_type_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_of_an_unknown_type_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     shards = ShareShards()
     shards.shard.replay(b"\0\7", b"", 0, -1)
     assert "unknown type" in caplog.text

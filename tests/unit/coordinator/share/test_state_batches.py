@@ -51,7 +51,7 @@ def some(chance: Random, most: int) -> list[StateBatch]:
 
 
 @pytest.mark.parametrize("seed", range(500))
-def test_it_is_as_if_all_were_merged(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_the_result_is_as_if_all_batches_were_merged(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     chance = Random(seed)
     so_far, new, start = combined((), some(chance, 12), -1), some(chance, 4), chance.choice([-1, 5, 20])
     together = combined(so_far, new, start)

@@ -94,7 +94,7 @@ def test_a_record_delivered_for_the_last_time_waits_for_its_own_fetch() -> None:
 
 
 @pytest.mark.limit("coordinator.share_partition.acquiring.LEAST_THROTTLED_COUNT")
-def test_with_a_limit_of_two_nothing_is_delivered_alone() -> None:
+def test_with_a_limit_of_two_no_record_is_delivered_separately() -> None:
     shared = Shared([(0, 3)], delivery_count_limit=2)
     shared.fetch()
     shared.leave()

@@ -55,7 +55,7 @@ def test_the_marker_carries_the_epoch_of_the_coordinator() -> None:
     assert it.markers.writes[0].marker.coordinator_epoch == 3
 
 
-def test_it_is_complete_once_the_last_partition_has_answered() -> None:
+def test_a_transaction_is_complete_once_the_last_partition_has_answered() -> None:
     it = ended()
     write = it.markers.writes[0]
     write.answer(Error.NONE, T1)
@@ -105,7 +105,7 @@ def test_a_partition_with_its_marker_or_without_need_of_one_is_done(error: Error
         Error.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_errors_that_pass_are_asked_again_for_their_partitions_alone(error: Error) -> None:
+def test_after_passing_errors_only_their_partitions_are_asked_again(error: Error) -> None:
     it = ended()
     it.markers.writes[0].done({T0: Error.NONE, T1: error})
     assert it.state == "PrepareCommit→CompleteCommit"

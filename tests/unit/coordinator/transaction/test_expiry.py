@@ -37,7 +37,7 @@ def test_the_timeout_counts_from_the_first_partition() -> None:
     assert it.state == "Ongoing"
 
 
-def test_how_often_is_looked_is_a_setting() -> None:
+def test_the_interval_of_checks_is_a_setting() -> None:
     it = Coordinator()
     it.configure(abort_timed_out_interval_ms=100)
     it.begun(timeout_ms=250)

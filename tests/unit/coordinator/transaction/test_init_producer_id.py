@@ -204,7 +204,7 @@ def test_the_previous_producer_id_is_known_only_with_its_last_epoch(epoch: int, 
     assert it.init(7, epoch) == expected
 
 
-def test_a_zombie_of_the_producer_id_before_is_fenced_though_its_epoch_is_the_current_one() -> None:
+def test_a_zombie_of_the_previous_producer_id_is_fenced_though_it_has_the_current_epoch() -> None:
     it = Coordinator()
     it.put(EMPTY, 8, 4, previous_producer_id=7)
     assert it.init(7, 4) is Error.PRODUCER_FENCED

@@ -133,7 +133,7 @@ def test_readers_see_the_committed_state(move: str) -> None:
 
 
 @each_move
-def test_it_is_applied_answered_and_carried_to_its_end_once_all_is_committed(move: str) -> None:
+def test_a_change_is_applied_answered_and_finished_once_all_is_committed(move: str) -> None:
     *_, after, answer = MOVES[move]
     it, outcome = begun(move)
     it.runtime.commit()

@@ -191,7 +191,7 @@ def test_a_tombstone_has_no_value() -> None:
         (encode_key("x"), b"\xff\xff"),
     ],
 )
-def test_versions_of_a_newer_kafka_are_passed_over(
+def test_versions_of_a_newer_kafka_are_skipped(
     key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UnknownVersion):

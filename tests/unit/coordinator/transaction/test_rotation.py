@@ -126,7 +126,7 @@ def test_a_producer_that_gave_no_epoch_cannot_retry_across_the_rotation() -> Non
     assert it.init(7, 32766) is Error.PRODUCER_FENCED
 
 
-def test_the_check_for_used_up_epochs_goes_before_the_one_for_a_retry() -> None:
+def test_the_check_for_used_up_epochs_precedes_the_one_for_a_retry() -> None:
     it = Coordinator()
     it.put(EMPTY, 7, 32766, last_producer_epoch=32765)
     assert it.init(7, 32765) is Error.UNKNOWN_SERVER_ERROR

@@ -301,7 +301,7 @@ def test_a_static_member_of_a_classic_group_is_not_late_while_its_return_is_deci
     assert groups.target("new") == [3, 4, 5]
 
 
-def test_it_is_late_once_nothing_of_it_waits() -> None:
+def test_a_member_is_late_once_none_of_its_requests_waits() -> None:
     groups, old, second = of_a_static_member()
     with groups.shard.member_waits(joining(instance="i")):
         groups.runtime.pass_ms(2_000)

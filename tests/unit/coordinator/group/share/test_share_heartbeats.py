@@ -87,7 +87,7 @@ def test_a_member_that_changes_its_subscription_loses_its_partitions_at_once() -
     assert sharers.holds("m", "u") == [0, 1]
 
 
-def test_a_heartbeat_that_says_nothing_leaves_all_and_one_that_says_all_is_shown_all() -> None:
+def test_an_empty_heartbeat_changes_nothing_and_a_full_one_gets_a_full_answer() -> None:
     sharers = Sharers()
     sharers.enter("m", rack="r")
     sharers.settle("m")
@@ -137,7 +137,7 @@ def test_a_deleted_topic_goes_from_the_states_at_once_and_from_members_with_thei
     assert sharers.keys_since(first) == [15, 11, 13, 12, 14]
 
 
-def test_in_a_group_that_has_settled_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settled_group_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     sharers = Sharers(FakeTopics(t=2, u=1))
     sharers.enter("m")
     sharers.enter("n")

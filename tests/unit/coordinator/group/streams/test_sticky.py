@@ -138,7 +138,7 @@ def test_a_member_that_reports_an_offset_gets_an_unowned_task() -> None:
     }
 
 
-def test_a_process_that_holds_the_task_is_passed_over_for_a_copy() -> None:
+def test_a_process_that_holds_the_task_gets_no_copy() -> None:
     """The first member that had a copy belongs to the process that already has the task."""
     before: Shown = {"a": (["0_0"], []), "b": ([], ["0_0"]), "c": ([], ["0_0"])}
     members = {"a": "p", "b": "p", "c": "q", "d": "r"}
