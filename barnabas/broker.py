@@ -241,7 +241,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         child = self._child
         if child.runs:
             raise RuntimeError("this broker was started already")
-        child.forget()
+        child.kill()  # it has ended by itself, if there was one
         if self._data is None and child.temporary_folder is None:
             child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
         try:

@@ -12,6 +12,7 @@ import abc
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -30,6 +31,12 @@ LOG_TAIL_LINES = 30
 
 STOPPED_CHECK_S = 0.05
 """How often to check whether a process that doesn't answer has stopped itself."""
+
+DYING_S = 1.0
+"""How long a process may take from the end of its control socket to its own end."""
+
+CRASHES = b'{"id": null, "crashes": true}'
+"""The last line of a process that a fault crashes (`broker/process/control.py`)."""
 
 GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
 """The guard of a paused process. It resumes the process when the one that paused it says so, or has died."""
@@ -68,6 +75,7 @@ class Child:
         "__weakref__",
         "_asked",
         "_control",
+        "_crashed",
         "_guard",
         "_is_temporary",
         "_log",
@@ -89,13 +97,46 @@ class Child:
         self._is_temporary = is_temporary
         self._received = b""  # bytes from the control socket that nobody has looked at yet
         self._asked = 0
+        self._crashed: set[int] = set()
+        """Ids of the processes that a fault has crashed."""
         self.pid = -1
         self.temporary_folder: Path | None = None
         _children.add(self)
 
     @property
     def runs(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and not self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """True if the process has ended. A process that dies closes its control socket a moment before it has an exit
+        status; this waits for that."""
+        assert self._process is not None
+        if self._process.poll() is None and self._has_hung_up():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(DYING_S)
+        return self._process.poll() is not None
+
+    def _has_hung_up(self) -> bool:
+        """True if its end of the control socket is closed, whatever is still to be read."""
+        if self._control is None:
+            return False
+        hang_up = select.poll()
+        hang_up.register(self._control, 0)
+        return any(events & select.POLLHUP for _, events in hang_up.poll(0))
+
+    def has_crashed(self, pid: int) -> bool:
+        """True if a fault has crashed its process with this id. Whoever asks expects that, so `stop()` doesn't take it
+        for a failure any more."""
+        if self.pid == pid and self._process is not None and self._has_ended():
+            self._hear_last()
+            if pid in self._crashed:
+                self.kill()
+        return pid in self._crashed
+
+    def _hear_last(self) -> None:
+        """Read what a process that has ended still said."""
+        while self._control is not None and self._receive(0):
+            pass
 
     @property
     def log_text(self) -> str:
@@ -181,6 +222,7 @@ class Child:
                     continue
                 raise BrokerError(f"the broker has not answered within {ANSWER_TIMEOUT_S:g} s", self.log_text)
             if not line.endswith(b"\n"):
+                self._has_ended()  # so that `runs` is False from now on
                 raise BrokerError("the broker ended when it was asked", self.log_text)
             said = json.loads(line)
             if said.get("id") != asked:
@@ -233,7 +275,7 @@ class Child:
         self.resume()
         if self._process is None:
             return
-        if self._process.poll() is not None:
+        if self._has_ended():
             status, exit_status = self._wait(0), self._exit_status
             self.kill()
             raise BrokerError(f"the broker had ended by itself, {status}", self.log_text, exit_status)
@@ -261,6 +303,7 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._hear_last()
         self.resume()
         self.forget()
 
@@ -302,6 +345,8 @@ class Child:
                 break
             self._received += piece
         line, newline, self._received = self._received.partition(b"\n")
+        if line == CRASHES:
+            self._crashed.add(self.pid)
         return line + newline
 
     @property
@@ -404,6 +449,15 @@ class InBlocks(abc.ABC):
 
 class Asked(Protocol):
     """A node that answers questions."""
+
+    @property
+    def pid(self) -> int:
+        """The process id of the node that runs now, or ran last."""
+        ...
+
+    def has_crashed(self, pid: int) -> bool:
+        """True if a fault has crashed its process with this id."""
+        ...
 
     @property
     def paused(self) -> bool:

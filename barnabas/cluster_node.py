@@ -209,6 +209,10 @@ class ClusterNode(Broker):
             failure.add_note(f"that was {self}")
             raise
 
+    def has_crashed(self, pid: int) -> bool:
+        """True if a fault has crashed its process with this id."""
+        return self._child.has_crashed(pid)
+
     def obey(self, question: Mapping[str, object]) -> None:
         """Like `ask`, for a command that may wait until a paused node is resumed, and that each start repeats."""
         if self.paused:

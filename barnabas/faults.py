@@ -37,6 +37,7 @@ class _ArmedAt:
         """Raises QuestionRefusedError."""
         self.node = node
         self._do = said["do"]
+        self._pid = node.pid
         self._number = node.ask({"ask": "arm_fault", "fault": said})
         self._heard: Mapping[str, int] = {"seen": 0, "fired": 0, "standing": 0}
 
@@ -65,7 +66,10 @@ class _ArmedAt:
                 self._heard = self.node.ask({"ask": question, "number": self._number})
         except (QuestionRefusedError, BrokerError):
             if not self._has_paused():
-                fired = max(self._heard["fired"], self._do == CRASH)  # a crashed node can't report its crash
+                crashed = self._do == CRASH and self.node.has_crashed(
+                    self._pid
+                )  # it can't report that itself
+                fired = max(self._heard["fired"], crashed)
                 self._heard = {"seen": max(self._heard["seen"], fired), "fired": fired, "standing": 0}
         return self._heard
 

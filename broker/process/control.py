@@ -3,10 +3,12 @@
     {"id": 7, "ask": "partition", "topic": "orders", "partition": 0}
     {"id": 7, "answer": {"leader": 2, "replicas": [2, 3, 1], "isr": [2, 3]}}
     {"id": 8, "error": "there is no partition orders-9"}
+    {"id": null, "crashes": true}
 
 When the broker is ready, it writes one line there. When the other end closes, because the parent has died in any way,
 the broker stops. `QUESTIONS` has the questions to the process, `CLUSTER_QUESTIONS` those to its node. A question that
 comes before the node has started is answered as soon as the process listens, and before it reports that it is ready.
+The last line above is the last one of a process that a fault crashes.
 """
 
 from __future__ import annotations
@@ -373,11 +375,15 @@ class Control:
             from broker.process.this_process import ThisProcess
 
             self.journal = journal_of(node, size)
-            self.faults = faults_of(node, ThisProcess(), self.journal)
+            self.faults = faults_of(node, ThisProcess(self.tell_crash), self.journal)
         if node.config.authorizer is not None:
             from broker.process.security_questions import keep_denials
 
             keep_denials(node)
+
+    def tell_crash(self) -> None:
+        """Tell that a fault crashes this process now: nobody else could say whether it did or somebody killed it."""
+        self._tell(json.dumps({"id": None, "crashes": True}))
 
     def asked(self, line: bytes) -> None:
         """Answer a line that has come, in this call or a later one.
@@ -575,7 +581,7 @@ def _faults(control: Control) -> Faults:
         from broker.faults.node_faults import faults_of
         from broker.process.this_process import ThisProcess
 
-        control.faults = faults_of(node, ThisProcess())
+        control.faults = faults_of(node, ThisProcess(control.tell_crash))
     return control.faults
 
 

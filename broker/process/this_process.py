@@ -8,12 +8,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 
 class ThisProcess:
     """The port `broker.faults.faults.Process`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell_crash: Callable[[], None]) -> None:
+        """`tell_crash` is called before a crash, in any thread."""
+        self._tell_crash = tell_crash
         self.one_thread_at_a_time = threading.Lock()
 
     def block(self, for_ms: int) -> None:
@@ -32,6 +35,8 @@ class ThisProcess:
 
     def crash(self) -> None:
         """Kill this process at once."""
+        with contextlib.suppress(Exception):  # whether anybody hears of it or not
+            self._tell_crash()
         os.kill(os.getpid(), signal.SIGKILL)
 
     def pause(self) -> None:

@@ -187,6 +187,41 @@ def test_the_broker_crashes(tmp_path: Any) -> None:
             assert not metadata(client).error_code  # faults end with the process
 
 
+def test_a_broker_that_a_fault_has_crashed_does_not_run_and_its_end_is_no_failure(tmp_path: Any) -> None:
+    with (
+        barnabas.Broker(data=tmp_path / "data") as broker,
+        broker.fault("Metadata", "crash") as fault,
+        connected(broker) as client,
+    ):
+        client.tell(MetadataRequest(topics=[]), 12)
+        fault.wait_until_fired()
+        assert not broker.running
+    # a broker that had ended by itself would have raised BrokerError here
+
+
+def test_a_crash_that_nobody_asked_about_before_the_restart_has_happened(tmp_path: Any) -> None:
+    with (
+        barnabas.Broker(data=tmp_path / "data") as broker,
+        broker.fault("Metadata", "crash") as fault,
+    ):
+        with connected(broker) as client:
+            client.tell(MetadataRequest(topics=[]), 12)
+            assert client.receive_frame() is Outcome.CLOSED
+        broker.restart()
+        assert fault.fired == 1
+
+
+@pytest.mark.parametrize("again", ["restart", "kill and start"])
+def test_a_broker_that_the_test_itself_ends_has_not_crashed(tmp_path: Any, again: str) -> None:
+    never = pytest.raises(FaultNeverFiredError, match="do='crash'")
+    with barnabas.Broker(data=tmp_path / "data") as broker, never, broker.fault("Metadata", "crash"):
+        if again == "restart":
+            broker.restart()
+        else:
+            broker.kill()
+            broker.start()
+
+
 def test_a_fault_that_had_to_fire_and_did_not_fails_the_test(broker: barnabas.Broker) -> None:
     never = pytest.raises(FaultNeverFiredError, match="has never fired: it matched 0 times")
     with never, broker.fault("EndTxn", "hold"):

@@ -17,6 +17,7 @@ import pytest
 
 import barnabas
 import barnabas.broker
+from barnabas.child import CRASHES, Child
 from tests.process.test_front import STAND_IN, answers
 from tests.support.waiting import process_is_gone, until
 
@@ -49,6 +50,31 @@ def test_a_broker_that_was_killed_from_outside_starts_again_on_its_folder_and_po
         assert broker.pid != pid
         assert answers(broker)
     assert not data.exists()
+
+
+DYING = """
+import os, socket, time
+control = socket.socket(fileno={fd})
+control.send({last})
+control.close()
+time.sleep(0.1)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("last", [CRASHES + b"\n", b""])
+def test_a_process_that_is_about_to_end_does_not_run_any_more(last: bytes) -> None:
+    child = Child()
+    child.spawn(lambda fd: [sys.executable, "-S", "-c", DYING.format(fd=fd, last=last)])
+    with pytest.raises(barnabas.BrokerError, match="the broker ended when it was asked"):
+        child.ask({"ask": "whatever"})
+    assert not child.runs
+    assert child.has_crashed(child.pid) == bool(last)
+    if not last:  # else whoever asked has expected it
+        with pytest.raises(barnabas.BrokerError, match="had ended by itself, by SIGKILL"):
+            child.stop()
+    child.stop()
+    child.end()
 
 
 def test_a_killed_broker_leaves_no_folder_once_it_is_closed() -> None:
