@@ -139,14 +139,13 @@ class Fault:
             time.sleep(POLL_S)
         return self
 
-    def narrowed(self) -> Asked:
-        """Disarm it at all nodes but one where it has fired, and return that node."""
-        [found, *_] = [each for each in self._armed if each.state()["fired"]]
-        for each in self._armed:
-            if each is not found:
-                each.disarm()
+    def narrowed(self) -> Sequence[Asked]:
+        """Disarm it at all nodes but one where it has fired. Return that node, and behind it those where it had fired
+        too before it was disarmed."""
+        found = next(each for each in self._armed if each.state()["fired"])
+        late = [each.node for each in self._armed if each is not found and each.disarm()["fired"]]
         self._armed = [found]
-        return found.node
+        return [found.node, *late]
 
     @property
     def has_to_fire(self) -> bool:

@@ -7,11 +7,11 @@ import abc
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.child import Asked
+from barnabas.child import Asked, BrokerError, QuestionRefusedError
 from barnabas.faults import Fault
 from barnabas.journal import SIZE_SETTING, Request, requests_of
 from barnabas.proving.hazards import OF_OFFSETS
@@ -29,6 +29,9 @@ SESSION_OVER_S = 50
 ALL_OVER_MINUTES = 6
 _BEHIND_ALL_MINUTES = 16
 """After this time no transaction is open any more: `transaction.max.timeout.ms` ends it."""
+
+GROUND_FAILURES = (BrokerError, QuestionRefusedError, LookupError, OSError)
+"""What a ground raises if its brokers don't do what it asks of them, or not in time."""
 
 OF_CLUSTERS = {
     SIZE_SETTING: JOURNALED,
@@ -52,6 +55,7 @@ class Ground(abc.ABC):
         """The number of each broker's last request that was reported in this run."""
         self._before: list[Request] = []
         """This run's requests to processes of killed brokers."""
+        self._is_sound = True
 
     @property
     @abc.abstractmethod
@@ -63,14 +67,30 @@ class Ground(abc.ABC):
         """Let all runs begin with its present state."""
 
     def begin(self) -> None:
-        """Put it back to its state at `keep`."""
+        """Put it back to its state at `keep`. If that fails, or nobody trusts its brokers any more, new ones replace
+        them."""
         self._seen.clear()
         self._before.clear()
-        self._put_back()
+        if self._is_sound:
+            try:
+                self._put_back()
+            except GROUND_FAILURES:
+                self._is_sound = False
+        if not self._is_sound:
+            self._replace()
+            self._is_sound = True
+
+    def distrust(self) -> None:
+        """Let the next run begin with new brokers."""
+        self._is_sound = False
 
     @abc.abstractmethod
     def _put_back(self) -> None:
         """Put it back, whatever state it is in."""
+
+    @abc.abstractmethod
+    def _replace(self) -> None:
+        """End its brokers, and start new ones with the state at `keep`."""
 
     @abc.abstractmethod
     def end_sessions(self) -> None:
@@ -85,8 +105,9 @@ class Ground(abc.ABC):
         """End all open transactions, whatever their timeout. Then everything committed can be read."""
 
     @abc.abstractmethod
-    def struck(self, fault: Fault) -> None:
-        """Note where the fault has happened, and keep it from happening at another broker."""
+    def struck(self, fault: Fault) -> Sequence[str]:
+        """Note where the fault has happened, and keep it from happening at another broker. Return the names of those
+        where it had happened too by then."""
 
     @abc.abstractmethod
     def kill_and_start(self) -> None:
@@ -122,7 +143,7 @@ class Ground(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stop it, and remove what it held."""
+        """End its brokers, whatever state they are in, and remove what they held."""
 
     def __enter__(self) -> Ground:
         return self
@@ -164,6 +185,12 @@ class OneBroker(Ground):
             self._broker.restart()
         self._broker.restore(self._snapshot)
 
+    def _replace(self) -> None:
+        distrusted = self._broker
+        distrusted.kill()
+        self._broker = distrusted.fork(self._snapshot)
+        distrusted.close()
+
     def end_sessions(self) -> None:
         self._broker.clock.advance(seconds=SESSION_OVER_S)
 
@@ -173,8 +200,8 @@ class OneBroker(Ground):
     def settle(self) -> None:
         self._broker.clock.advance(minutes=_BEHIND_ALL_MINUTES)
 
-    def struck(self, fault: Fault) -> None:
-        pass
+    def struck(self, fault: Fault) -> Sequence[str]:
+        return ()
 
     def kill_and_start(self) -> None:
         [(name, node)] = self._nodes()
@@ -189,6 +216,7 @@ class OneBroker(Ground):
         return self._broker._named_nodes() if self._broker.running else ()
 
     def close(self) -> None:
+        self._broker.kill()
         self._broker.close()
 
 
@@ -200,18 +228,20 @@ class SeveralBrokers(Ground):
     the clock stays as it is. Sessions and transactions are timed out one by one."""
 
     def __init__(self, size: int) -> None:
-        from barnabas.cluster import Cluster
-
         super().__init__()
         self.size = size
         self._root = Path(tempfile.mkdtemp(prefix="barnabas-prove-"))
-        self._cluster = Cluster(size, data=self._root / "data", config=OF_CLUSTERS)
         self._struck: ClusterNode | None = None
         try:
-            self._cluster.start()
+            self._cluster = self._new_cluster().start()
         except BaseException:
-            self.close()
+            shutil.rmtree(self._root, ignore_errors=True)
             raise
+
+    def _new_cluster(self) -> Cluster:
+        from barnabas.cluster import Cluster
+
+        return Cluster(self.size, data=self._root / "data", config=OF_CLUSTERS)
 
     @property
     def kafka(self) -> Cluster:
@@ -224,10 +254,16 @@ class SeveralBrokers(Ground):
 
     def _put_back(self) -> None:
         self._end()
-        shutil.rmtree(self._root / "data")
+        shutil.rmtree(self._root / "data", ignore_errors=True)
         shutil.copytree(self._root / "kept", self._root / "data")
         self._cluster.start()
         self._struck = None
+
+    def _replace(self) -> None:
+        self._end()
+        self._cluster.close()
+        self._cluster = self._new_cluster()
+        self._put_back()
 
     def _end(self) -> None:
         for node in self._cluster.nodes:
@@ -255,9 +291,10 @@ class SeveralBrokers(Ground):
         )
         self._cluster.wait_until_in_sync(SETTLED_S)
 
-    def struck(self, fault: Fault) -> None:
-        narrowed = fault.narrowed()
-        self._struck = next(node for node in self._cluster if node is narrowed)
+    def struck(self, fault: Fault) -> Sequence[str]:
+        [first, *others] = fault.narrowed()
+        self._struck = next(node for node in self._cluster if node is first)
+        return [str(each) for each in others]
 
     def kill_and_start(self) -> None:
         assert self._struck is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
@@ -16,6 +17,10 @@ _STYLE = (
 )
 
 
+_NOT_OF_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML can't hold, such as those by which a program colours its output."""
+
+
 def title(trial: Trial) -> str:
     """Name the run."""
     return "undisturbed" if trial.hazard is None else str(trial.hazard)
@@ -23,16 +28,25 @@ def title(trial: Trial) -> str:
 
 def verdict(trial: Trial) -> str:
     """Name the outcome in a word or two."""
+    if trial.unjudged:
+        return "not judged"
     if not trial.is_reached:
         return "not reached"
     return "equal" if trial.difference.is_none else "NOT EQUAL"
 
 
 def findings(trial: Trial) -> Iterator[str]:
-    """Yield what was found: how the outcome differs, why, and what happened on the way."""
+    """Yield the findings: how the outcome differs or why it isn't known, the reasons, and what happened on the way."""
+    if trial.unjudged:
+        yield f"the outcome isn't known, since the brokers failed: {trial.unjudged.splitlines()[0]}"
     yield from trial.difference.lines()
     yield from (f"because {each}" for each in trial.reasons)
     yield from trial.notes
+
+
+def details(trial: Trial) -> str:
+    """Return what the brokers and the program printed."""
+    return "\n".join(filter(None, (trial.unjudged, trial.printed)))
 
 
 def line(trial: Trial) -> str:
@@ -49,7 +63,7 @@ def summary(proof: Proof) -> str:
     if not proof.trials:
         return "no hazard was tried: the program sends no request that changes anything"
     if failed:
-        return f"{failed} of {len(proof.trials)} hazards changed the outcome, or weren't reached"
+        return f"{failed} of {len(proof.trials)} hazards changed the outcome, weren't reached, or couldn't be judged"
     return f"the outcome stayed equal in all {len(proof.trials)} hazards"
 
 
@@ -59,10 +73,11 @@ def page(proof: Proof) -> str:
     for each in (proof.undisturbed, *proof.trials):
         told = "" if each.hazard is None else TOLD[each.hazard.strike]
         items = "".join(f"<li>{html.escape(found)}</li>" for found in findings(each))
-        printed = f"<pre>{html.escape(each.printed)}</pre>" if not each.holds and each.printed else ""
+        printed = details(each)
+        shown = f"<pre>{html.escape(printed)}</pre>" if not each.holds and printed else ""
         rows.append(
             f'<tr><td class="{"yes" if each.holds else "no"}">{verdict(each)}</td><td>{html.escape(title(each))}'
-            f"<br><small>{html.escape(told)}</small></td><td><ul>{items}</ul>{printed}</td>"
+            f"<br><small>{html.escape(told)}</small></td><td><ul>{items}</ul>{shown}</td>"
             f"<td>{each.seconds:.1f} s</td></tr>"
         )
     return (
@@ -88,5 +103,5 @@ def junit(proof: Proof) -> str:
         )
         if not each.holds:
             failure = ElementTree.SubElement(case, "failure", message=verdict(each))
-            failure.text = "\n".join([*findings(each), each.printed])
+            failure.text = _NOT_OF_XML.sub("\ufffd", "\n".join([*findings(each), details(each)]))
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from barnabas.child import BrokerError
 from barnabas.faults import Fault
 from barnabas.journal import Request
-from barnabas.proving.grounds import ALL_OVER_MINUTES, Ground, OneBroker, SeveralBrokers
+from barnabas.proving.grounds import ALL_OVER_MINUTES, GROUND_FAILURES, Ground, OneBroker, SeveralBrokers
 from barnabas.proving.hazards import Hazard, Strike, Thoroughness, client_of, hazards_of, lasting
 from barnabas.proving.outcomes import (
     Difference,
@@ -58,11 +60,13 @@ class Trial(NamedTuple):
     notes: Sequence[str]
     printed: str
     requests: Sequence[Request]
+    unjudged: str = ""
+    """Why nobody knows the outcome: what the brokers failed to do. Empty if it is known."""
 
     @property
     def holds(self) -> bool:
-        """True if the outcome stayed equal and the hazard happened."""
-        return self.is_reached and self.difference.is_none
+        """True if the hazard happened, and the outcome is known and stayed equal."""
+        return self.is_reached and not self.unjudged and self.difference.is_none
 
 
 class Proof(NamedTuple):
@@ -79,7 +83,7 @@ class Proof(NamedTuple):
 
     @property
     def failures(self) -> list[Trial]:
-        """The runs whose outcome changed, or whose hazard never happened."""
+        """The runs whose outcome changed or isn't known, or whose hazard never happened."""
         return [each for each in self.trials if not each.holds]
 
 
@@ -115,7 +119,8 @@ def prove(
     timeout_s: the limit for one run.
     told: is called after each run, first after the undisturbed one.
 
-    Raises CannotProveError if the undisturbed run doesn't end well, or writes nothing.
+    If brokers fail in a run, that run is a failure (`unjudged`), and the next one begins with new brokers. Raises
+    CannotProveError if the undisturbed run doesn't end well, or writes nothing.
     """
     with OneBroker() if brokers == 1 else SeveralBrokers(brokers) as ground:
         if seed is not None:
@@ -183,18 +188,32 @@ class _Bench:
         return client_of(self._undisturbed_requests, api)
 
     def tried(self, hazard: Hazard, expected: Counter[Output]) -> Trial:
+        began_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=OF_RUNS, ignore_cleanup_errors=True) as folder:
-            return self._over(_Run(self, hazard, expected, folder), expected)[0]
+            run = _Run(self, hazard, expected, folder)
+            try:
+                return self._over(run, expected)[0]
+            except GROUND_FAILURES as failure:
+                self.ground.distrust()
+                return Trial(
+                    hazard=hazard,
+                    seconds=time.monotonic() - began_s,
+                    is_reached=run.is_reached,
+                    difference=Difference({}, {}, {}),
+                    reasons=(),
+                    notes=run.notes,
+                    printed=run.printed,
+                    requests=run.requests,
+                    unjudged=f"{type(failure).__name__}: {failure}",
+                )
 
     def _over(self, run: _Run, expected: Counter[Output] | None) -> tuple[Trial, Counter[Output]]:
         self.ground.begin()
         began_s = time.monotonic()
-        try:
+        with run:
             run.go()
             self.ground.settle()
             found = committed(self.ground.kafka, self.outputs)
-        finally:
-            run.end()
         unlike = difference(found if expected is None else expected, found)
         trial = Trial(
             hazard=run.hazard,
@@ -217,7 +236,7 @@ class _Bench:
 
 
 class _Run:
-    """The program from its start to its end, with its hazard on the way."""
+    """The program from its start to its end, with its hazard on the way, for a `with` block."""
 
     def __init__(
         self, bench: _Bench, hazard: Hazard | None, expected: Counter[Output] | None, folder: str
@@ -261,7 +280,7 @@ class _Run:
                 moved_s = time.monotonic()
             if not self._has_struck and self._fault is not None and self._fault.fired:
                 self.is_reached = self._has_struck = True
-                self._ground.struck(self._fault)
+                self._note_others(self._ground.struck(self._fault))
                 self._strike()
                 moved_s = time.monotonic()
             if not self._supervised():
@@ -293,6 +312,16 @@ class _Run:
             self._end_programs()
         if self._ground.kafka.running:
             self._ground.kafka.disarm_faults()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Brokers that have failed already may fail again here.
+        with contextlib.suppress(*GROUND_FAILURES if error is not None else ()):
+            self.end()
 
     def _end_programs(self) -> None:
         for each in self._programs:
@@ -331,6 +360,12 @@ class _Run:
     def _look(self) -> bool:
         """True if the program has made progress since the last look."""
         return any(lasting(self._ground.news()))
+
+    def _note_others(self, brokers: Sequence[str]) -> None:
+        """Note at which other brokers the hazard has happened too. A request that was held there has gone on."""
+        assert self.hazard is not None
+        if brokers and _FAULTS[self.hazard.strike][0] != "hold":
+            self.notes.append(f"it happened at {' and '.join(brokers)} at the same time")
 
     # --- the strikes ------------------------------------------------------------------------------------------
 

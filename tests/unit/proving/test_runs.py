@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from barnabas import prove_command
+from barnabas import cluster, prove_command
 from barnabas.child import BrokerError
+from barnabas.faults import Fault
 from barnabas.journal import Request
 from barnabas.proving.grounds import SeveralBrokers
 from barnabas.proving.hazards import Hazard, Strike, Thoroughness, client_of, hazards_of, lasting
@@ -35,7 +39,7 @@ class Ended:
 
 
 def run_with(hazard: Hazard | None = None, **ground: Any) -> _Run:
-    given = {"struck": lambda fault: None, "news": list, "requests": list, **ground}
+    given = {"struck": lambda fault: (), "news": list, "requests": list, **ground}
     bench = SimpleNamespace(
         ground=SimpleNamespace(**given),
         timeout_s=60.0,
@@ -113,3 +117,50 @@ def test_requests_between_brokers_are_no_steps_of_the_program() -> None:
     assert (
         client_of([of_program], "AddPartitionsToTxn") is None
     )  # an id that changes with each start is no hindrance
+
+
+def test_where_no_cluster_can_be_made_no_folder_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_cluster(*_: object, **__: object) -> None:
+        raise OSError("no port is free")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cluster, "Cluster", no_cluster)
+    with pytest.raises(OSError, match="no port is free"):
+        SeveralBrokers(3)
+    assert [*tmp_path.iterdir()] == []
+
+
+class Node:
+    """A broker with a fault that says how often it has fired."""
+
+    paused = False
+
+    def __init__(self, fired: int) -> None:
+        self.fired = fired
+        self.is_disarmed = False
+
+    def __str__(self) -> str:
+        return "a broker"
+
+    def ask(self, question: Mapping[str, object]) -> Any:
+        if question["ask"] == "arm_fault":
+            return 1
+        self.is_disarmed = self.is_disarmed or question["ask"] == "disarm_fault"
+        return {"seen": self.fired, "fired": self.fired, "standing": 0}
+
+
+def test_a_hazard_that_has_happened_at_two_brokers_says_so() -> None:
+    nodes = [Node(0), Node(1), Node(1)]
+    fault = Fault(cast("Any", nodes), {"do": "close"}, may_not_fire=True)
+    ground = SeveralBrokers.__new__(SeveralBrokers)
+    ground._cluster = cast("Any", nodes)
+    run = run_with(
+        Hazard("Produce", 1, Strike.ANSWER_LOST),
+        struck=ground.struck,
+        kafka=SimpleNamespace(fault=lambda *_, **__: fault),
+    )
+    run.go()
+    assert run.notes == ["it happened at a broker at the same time"]
+    assert [each.is_disarmed for each in nodes] == [True, False, True]
