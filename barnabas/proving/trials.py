@@ -24,7 +24,7 @@ from barnabas.proving.outcomes import (
     reasons,
     transactional_ids,
 )
-from barnabas.proving.program import Program
+from barnabas.proving.program import Program, Runnable, check, started
 
 POLL_S = 0.02
 MOST_STARTS = 6
@@ -92,7 +92,7 @@ class CannotProveError(Exception):
 
 
 def prove(
-    command: Sequence[str],
+    run: Runnable = (),
     *,
     outputs: Sequence[str],
     inputs: Sequence[str] = (),
@@ -105,28 +105,36 @@ def prove(
     idle_s: float = 8.0,
     timeout_s: float = 60.0,
     told: Callable[[Trial], object] | None = None,
+    command: Sequence[str] = (),
 ) -> Proof:
     """Run a program that consumes, transforms and produces, once undisturbed and once for each hazard, and compare.
 
-    command: starts the program. It gets the broker's address in `BARNABAS_BOOTSTRAP`, and in place of `{bootstrap}`. In
-        `BARNABAS_FOLDER` and in place of `{folder}` it gets a folder that is empty when a run begins. It should end
-        with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with another status it is
-        started again, as a supervisor would do.
+    run: the program: a command, or a function that other processes can import. The function is called with the broker's
+        address, in a process of its own. The program finds the address in `BARNABAS_BOOTSTRAP`, a command also in place
+        of `{bootstrap}`. In `BARNABAS_FOLDER` and in place of `{folder}` it gets a folder that is empty when a run
+        begins. It should end with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with
+        another status it is started again, as a supervisor would do.
     outputs, inputs: topics. The committed records of `outputs` are compared by topic, key and value.
     seed: makes topics and records, and is given the Broker or Cluster. Each run begins with these.
     brokers: how many there are. With more than one, all runs use a Cluster.
     hazards: only these, instead of those of all steps (`how`); at most `most`.
     timeout_s: the limit for one run.
     told: is called after each run, first after the undisturbed one.
+    command: another name for `run`.
 
     If brokers fail in a run, that run is a failure (`unjudged`), and the next one begins with new brokers. Raises
-    CannotProveError if the undisturbed run doesn't end well, or writes nothing.
+    CannotProveError if the undisturbed run doesn't end well, or writes nothing, and ValueError if `run` is a function
+    that can't be imported.
     """
+    if bool(run) == bool(command):
+        raise TypeError("prove takes one program: a command or a function")
+    run = run or command
+    check(run)
     with OneBroker() if brokers == 1 else SeveralBrokers(brokers) as ground:
         if seed is not None:
             seed(ground.kafka)
         ground.keep()
-        bench = _Bench(ground, command, outputs, inputs, environment or {}, idle_s, timeout_s)
+        bench = _Bench(ground, run, outputs, inputs, environment or {}, idle_s, timeout_s)
         undisturbed, expected = bench.undisturbed()
         if told is not None:
             told(undisturbed)
@@ -147,7 +155,7 @@ class _Bench:
     def __init__(
         self,
         ground: Ground,
-        command: Sequence[str],
+        run: Runnable,
         outputs: Sequence[str],
         inputs: Sequence[str],
         environment: Mapping[str, str],
@@ -159,12 +167,12 @@ class _Bench:
         self.inputs = inputs
         self.idle_s = idle_s
         self.timeout_s = timeout_s
-        self._command = command
+        self._program = run
         self._undisturbed_requests: Sequence[Request] = ()
         self._environment = environment
 
     def started(self, folder: str) -> Program:
-        return Program(self._command, self.ground.kafka.bootstrap, folder, self._environment)
+        return started(self._program, self.ground.kafka.bootstrap, folder, self._environment)
 
     def undisturbed(self) -> tuple[Trial, Counter[Output]]:
         """Run the program undisturbed. Raises CannotProveError."""

@@ -21,6 +21,7 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from examples.prove.__main__ import EXAMPLES
 from examples.prove.__main__ import proof_of as proof_of_example
+from examples.prove.confluent import Worker
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "examples.prove.confluent"]
@@ -111,6 +112,26 @@ def test_a_programs_folder_stays_over_its_starts_and_is_empty_for_each_run() -> 
         {Output("bills", None, b"start 2"): 1},
         {Output("bills", None, b"start 2"): 1},
     ]
+
+
+def bills(bootstrap: str) -> None:
+    Worker(bootstrap).run()
+
+
+def bills_under_a_new_id(bootstrap: str) -> None:
+    Worker(bootstrap, "random-id").run()
+
+
+def test_a_function_is_killed_and_proved_like_a_command() -> None:
+    hazard = Hazard("TxnOffsetCommit", 2, Strike.PROGRAM_KILLED_AFTER)
+    given: dict[str, Any] = {"outputs": ["bills"], "seed": EXAMPLES["confluent"].seed, "hazards": [hazard]}
+    [killed] = prove(bills, **given).trials
+    assert killed.holds
+    starts = {each["connection"] for each in killed.requests if each["api"] == "InitProducerId"}
+    assert len(starts) == 2
+    taken_over = Hazard("TxnOffsetCommit", 2, Strike.TAKEN_OVER)
+    [trial] = prove(bills_under_a_new_id, **given | {"hazards": [taken_over]}).failures
+    assert any("changes with each start" in each for each in trial.reasons), trial.reasons
 
 
 def test_the_right_program_survives_the_hazards_that_find_the_mistakes() -> None:

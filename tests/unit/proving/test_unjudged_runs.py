@@ -115,7 +115,7 @@ def failing(*failures: tuple[str, int, Exception]) -> Callable[[str], None]:
 def proof_on(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], None]) -> tuple[Proof, ScriptedGround]:
     ground = ScriptedGround(script)
     monkeypatch.setattr(trials, "OneBroker", lambda: ground)
-    monkeypatch.setattr(trials, "Program", Done)
+    monkeypatch.setattr(trials, "started", Done)
     return prove(["billing"], outputs=["bills"], hazards=HAZARDS), ground
 
 
