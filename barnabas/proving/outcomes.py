@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.journal import Request
 from barnabas.looking import ABORTED
+from barnabas.proving.hazards import OF_OFFSETS
 
 if TYPE_CHECKING:
     from barnabas.broker import Broker
@@ -112,12 +113,18 @@ def transactional_ids(requests: Iterable[Request]) -> Set[str]:
 
 
 def reasons(
-    requests: Sequence[Request], aborted: Mapping[str, int], undisturbed_ids: Set[str] = frozenset()
+    requests: Sequence[Request],
+    aborted: Mapping[str, int],
+    undisturbed: Sequence[Request] = (),
+    *,
+    inputs: Collection[str] = (),
+    kept_away: str = "",
 ) -> list[str]:
     """Return the likely reasons in words, from the requests of a program with a wrong outcome.
 
-    aborted: by topic, how many records of aborted transactions there are. undisturbed_ids: the transactional ids of the
-    undisturbed run.
+    aborted: by topic, how many records of aborted transactions there are. undisturbed: the requests of the undisturbed
+    run. inputs: the topics that the program reads. kept_away: the API of a request that the hazard kept from the
+    broker, if it did.
     """
     found: list[str] = []
     beside = [each for each in requests if each["api"] == "OffsetCommit" and each.get("offsets")]
@@ -127,7 +134,7 @@ def reasons(
             "whether or not the transaction does"
         )
     ids = transactional_ids(requests)
-    new = sorted(ids - undisturbed_ids)
+    new = sorted(ids - transactional_ids(undisturbed))
     if new:
         found.append(
             f"its transactional id changes with each start ({', '.join(new[:3])}): nothing fences the previous "
@@ -141,40 +148,58 @@ def reasons(
         "that were aborted"
         for topic in sorted(read.intersection(aborted))
     )
-    found += _repeated(_transactions(requests))
-    found += _skipped(_transactions(requests))
+    transactions = _transactions(requests, kept_away)
+    found += _repeated(transactions)
+    found += _skipped(transactions)
+    usual = {place for place, _ in _begun_again(undisturbed, inputs)}
+    found += [told for place, told in _begun_again(requests, inputs, kept_away) if place not in usual][:1]
     return found
 
 
+def _is_fetch(each: Request) -> bool:
+    """True for a Fetch that no follower sends."""
+    return each["api"] == "Fetch" and not _OF_FOLLOWERS.fullmatch(each["client_id"] or "")
+
+
 def _reads_all(each: Request) -> bool:
-    """True for the Fetch of a client that reads everything. Followers do, too."""
-    return bool(
-        each["api"] == "Fetch"
-        and each.get("request", {}).get("isolation_level") == 0
-        and not _OF_FOLLOWERS.fullmatch(each["client_id"] or "")
-    )
+    """True for the Fetch of a program that reads everything."""
+    return _is_fetch(each) and each.get("request", {}).get("isolation_level") == 0
 
 
-def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
-    """Return the transactions in the order of their ends, with their offsets. An end that got an error doesn't count,
-    nor do offsets that the broker refused."""
+def _places(each: Request) -> dict[str, int]:
+    """Return the request's offsets by topic and partition, such as `orders-0`."""
+    return {
+        f"{topic}-{partition}": offset
+        for topic, partitions in each.get("offsets", {}).items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _is_done(each: Request, kept_away: str) -> bool:
+    """True if the broker has done it. An answer that doesn't come says nothing about that."""
+    return "errors" not in each and not ("outcome" in each and each["api"] == kept_away)
+
+
+def _transactions(requests: Iterable[Request], kept_away: str = "") -> list[_Transaction]:
+    """Return the transactions in the order of their ends, with their offsets. An end that got an error or never came to
+    the broker doesn't count, nor do offsets that the broker refused."""
     asked: dict[str, dict[str, int]] = {}
     taken: dict[str, dict[str, int]] = {}
     found = []
     for each in requests:
+        if each["api"] == "InitProducerId":  # the broker aborts what was open
+            producer = f"{each.get('answer', {}).get('producer_id')}"
+            asked.pop(producer, None)
+            taken.pop(producer, None)
         if each["api"] not in ("TxnOffsetCommit", "EndTxn"):
             continue
         producer = f"{each['request'].get('producer_id')}"
         if each["api"] == "TxnOffsetCommit":
-            said = {
-                f"{topic}-{partition}": offset
-                for topic, partitions in each.get("offsets", {}).items()
-                for partition, offset in partitions.items()
-            }
+            said = _places(each)
             asked.setdefault(producer, {}).update(said)
-            if "errors" not in each:
+            if _is_done(each, kept_away):
                 taken.setdefault(producer, {}).update(said)
-        elif each["api"] == "EndTxn" and "errors" not in each:
+        elif _is_done(each, kept_away):
             is_commit = each["request"]["committed"]
             all_asked, all_taken = asked.pop(producer, {}), taken.pop(producer, {})
             found.append(_Transaction(is_commit, each["n"], all_taken if is_commit else all_asked))
@@ -215,3 +240,30 @@ def _skipped(transactions: Sequence[_Transaction]) -> Iterator[str]:
                 )
                 return
             committed_to[place] = offset
+
+
+def _begun_again(
+    requests: Sequence[Request], inputs: Collection[str], kept_away: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the places in the inputs that the program reads from their beginning again after a commit, in words, too.
+    Places whose offsets it commits aren't among them."""
+    kept = {place for each in requests if each["api"] in OF_OFFSETS for place in _places(each)}
+    first: dict[str, int] = {}
+    furthest: dict[str, int] = {}
+    commit = 0
+    for each in requests:
+        if each["api"] == "EndTxn" and each["request"]["committed"] and _is_done(each, kept_away):
+            commit = each["n"]
+        if not _is_fetch(each):
+            continue
+        for place, offset in _places(each).items():
+            if place in kept or place.rpartition("-")[0] not in inputs:
+                continue
+            if commit and offset <= first.get(place, offset) < furthest.get(place, offset):
+                yield (
+                    place,
+                    f"it read {place} from offset {offset} again (request {each['n']}) after EndTxn {commit} had "
+                    "committed what it made of those records: nothing that it keeps says how far it was",
+                )
+            first.setdefault(place, offset)
+            furthest[place] = max(offset, furthest.get(place, offset))

@@ -22,7 +22,6 @@ from barnabas.proving.outcomes import (
     committed,
     difference,
     reasons,
-    transactional_ids,
 )
 from barnabas.proving.program import Program, Runnable, check, started
 
@@ -239,7 +238,9 @@ class _Bench:
         return reasons(
             run.requests,
             aborted(self.ground.kafka, [*self.inputs, *self.outputs]),
-            transactional_ids(self._undisturbed_requests),
+            self._undisturbed_requests,
+            inputs=self.inputs,
+            kept_away=run.kept_away,
         )
 
 
@@ -263,6 +264,11 @@ class _Run:
         self._programs: list[Program] = []
         self._fault: Fault | None = None
         self._has_struck = False
+
+    @property
+    def kept_away(self) -> str:
+        """The API of the request that the hazard keeps from the broker; empty if it takes away only an answer."""
+        return self.hazard.api if self.hazard and _FAULTS[self.hazard.strike][1] == "request" else ""
 
     def go(self) -> None:
         """Run until the program is done, or out of time."""

@@ -33,6 +33,7 @@ class Example(NamedTuple):
     command: Sequence[str]
     mistakes: Mapping[str, str]
     outputs: Sequence[str] = ("bills",)
+    inputs: Sequence[str] = (confluent.ORDERS,)
     seed: Callable[[Any], object] = seed
     idle_s: float = 8.0
     timeout_s: float = 60.0
@@ -64,7 +65,9 @@ EXAMPLES = {
         timeout_s=400,
     ),
     "chain": Example(_python("chain"), chain.MISTAKES, ["bills", "receipts"]),
-    "flights": Example(_python("flights"), {}, flights.OUTPUTS, flights.seed, idle_s=90, timeout_s=600),
+    "flights": Example(
+        _python("flights"), {}, flights.OUTPUTS, [flights.INPUT], flights.seed, idle_s=90, timeout_s=600
+    ),
 }
 
 
@@ -95,7 +98,7 @@ def proof_of(example: Example, mistake: str = "", **how: Any) -> Proof:
     """What becomes of it in all hazards, or in those that `how` says."""
     return barnabas.prove(
         [*example.command, *([mistake] if mistake else [])],
-        inputs=[confluent.ORDERS],
+        inputs=example.inputs,
         outputs=example.outputs,
         seed=example.seed,
         idle_s=example.idle_s,

@@ -11,13 +11,14 @@ from examples.flights_pipeline import data, feeder
 PARTITIONS = 2
 EVERY = 2_000
 """Each flight of so many. It is the way that counts, and not how many go it."""
+INPUT = "flights"
 OUTPUTS = ["flights-enriched", "flights-delays"]
 
 
 def seed(kafka: barnabas.Broker | barnabas.Cluster) -> None:
     """The topics, and the flights."""
-    feeder.create_topics(kafka.bootstrap, ["flights", *OUTPUTS], PARTITIONS)
-    feeder.feed(kafka.bootstrap, "flights", data.flights(EVERY), PARTITIONS)
+    feeder.create_topics(kafka.bootstrap, [INPUT, *OUTPUTS], PARTITIONS)
+    feeder.feed(kafka.bootstrap, INPUT, data.flights(EVERY), PARTITIONS)
 
 
 def main(bootstrap: str, folder: Path) -> None:

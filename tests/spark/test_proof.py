@@ -17,14 +17,22 @@ from tests.support.requirements import need_program
 ROOT = Path(__file__).parents[2]
 
 
+FOUND_BY = {
+    "own-sink": (Hazard("Produce", 2, Strike.PROGRAM_KILLED_AFTER), "without a transaction"),
+    "no-checkpoint": (Hazard("EndTxn", 2, Strike.PROGRAM_KILLED_AFTER), "nothing that it keeps says how far"),
+}
+"""By which hazard each mistake shows, and what is said of it."""
+
+
 @pytest.mark.one_run_in(3)
-def test_sparks_own_sink_is_found_and_named() -> None:
+@pytest.mark.parametrize("mistake", FOUND_BY)
+def test_each_mistake_with_spark_is_found_and_named(mistake: str) -> None:
     need_program("java")
     if not connector.is_fetched():
         pytest.skip("needs Spark's Kafka connector")
-    hazard = Hazard("Produce", 2, Strike.PROGRAM_KILLED_AFTER)
+    hazard, why = FOUND_BY[mistake]
     environment = {"PYTHONPATH": str(ROOT)}
-    [trial] = proof_of(EXAMPLES["pyspark"], "own-sink", hazards=[hazard], environment=environment).failures
+    [trial] = proof_of(EXAMPLES["pyspark"], mistake, hazards=[hazard], environment=environment).failures
     assert trial.difference.doubled
     assert not trial.difference.lost
-    assert ["without a transaction" in each for each in trial.reasons] == [True]
+    assert [why in each for each in trial.reasons] == [True]
