@@ -219,6 +219,7 @@ class _Bench:
         began_s = time.monotonic()
         with run:
             run.go()
+            run.end_programs()  # or they go on while their transactions are ended
             self.ground.settle()
             found = committed(self.ground.kafka, self.outputs)
         unlike = difference(found if expected is None else expected, found)
@@ -312,7 +313,7 @@ class _Run:
                 self.notes.append(
                     f"it made no progress, was killed, and was restarted {ALL_OVER_MINUTES} minutes later"
                 )
-                self._end_programs()
+                self.end_programs()
                 self._ground.end_all()
                 self._start()
                 moved_s = time.monotonic()
@@ -323,7 +324,7 @@ class _Run:
         try:
             self.requests = self._ground.requests()
         finally:  # whatever has become of the brokers
-            self._end_programs()
+            self.end_programs()
         if self._ground.kafka.running:
             self._ground.kafka.disarm_faults()
 
@@ -337,7 +338,8 @@ class _Run:
         with contextlib.suppress(*GROUND_FAILURES if error is not None else ()):
             self.end()
 
-    def _end_programs(self) -> None:
+    def end_programs(self) -> None:
+        """Kill what still runs, and keep what it printed."""
         for each in self._programs:
             self.printed = each.ended() or self.printed
         self._programs.clear()
@@ -387,7 +389,7 @@ class _Run:
         assert self.hazard is not None
         strike = self.hazard.strike
         if strike in (Strike.PROGRAM_KILLED_BEFORE, Strike.PROGRAM_KILLED_AFTER):
-            self._end_programs()
+            self.end_programs()
             self._ground.end_sessions()
             self._start()
         elif strike in (Strike.BROKER_KILLED_BEFORE, Strike.BROKER_KILLED_AFTER):

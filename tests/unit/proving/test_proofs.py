@@ -1,4 +1,5 @@
-"""A run whose brokers fail is a failure of its own, and the runs behind it still take place."""
+"""A proof on brokers that do what a script says. A run whose brokers fail is a failure of its own, and the runs behind
+it still take place."""
 
 from __future__ import annotations
 
@@ -112,11 +113,13 @@ def failing(*failures: tuple[str, int, Exception]) -> Callable[[str], None]:
     return script
 
 
-def proof_on(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], None]) -> tuple[Proof, ScriptedGround]:
+def proof_on(
+    monkeypatch: pytest.MonkeyPatch, script: Callable[[str], None], program: type[Done] = Done, **how: Any
+) -> tuple[Proof, ScriptedGround]:
     ground = ScriptedGround(script)
     monkeypatch.setattr(trials, "OneBroker", lambda: ground)
-    monkeypatch.setattr(trials, "started", Done)
-    return prove(["billing"], outputs=["bills"], hazards=HAZARDS), ground
+    monkeypatch.setattr(trials, "started", program)
+    return prove(["billing"], **{"outputs": ["bills"], "hazards": HAZARDS, **how}), ground
 
 
 def test_a_run_that_cannot_be_judged_is_a_failure_and_the_next_one_has_new_brokers(
@@ -172,3 +175,21 @@ def test_a_run_without_new_brokers_fails_and_the_next_one_asks_for_them_again(
     proof, ground = proof_on(monkeypatch, failing(("put back", 2, broken), ("replaced", 1, none_free)))
     assert [each.unjudged for each in proof.trials] == ["OSError: no port is free", ""]
     assert ground.begun == ["put back", "put back", "replaced", "replaced", "closed"]
+
+
+def test_a_program_that_never_ends_is_killed_before_its_transactions_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+
+    class Idle(Done):
+        @property
+        def status(self) -> int | None:  # type: ignore[override]
+            return None
+
+        def ended(self) -> str:
+            events.append("ended")
+            return ""
+
+    proof_on(monkeypatch, events.append, Idle, idle_s=0.0, hazards=[])
+    assert events == ["put back", "ended", "settle", "requests"]
