@@ -39,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--brokers: at least one")
     try:
         inputs = [_input(said) for said in options.input]
+        for report in filter(None, (options.html, options.junit)):
+            report.touch()  # now, and not only after all runs, it turns out whether it can be written
     except OSError as error:
         parser.error(str(error))
 

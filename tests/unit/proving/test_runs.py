@@ -107,6 +107,15 @@ def test_a_broker_that_dies_is_reported_in_the_commands_words(
     assert capsys.readouterr().err == "barnabas: the broker did not start\n"
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_any_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--html", "--junit"):
+        with pytest.raises(SystemExit, match="2"):
+            prove_command.main(["--output", "bills", option, str(tmp_path / "none" / "report"), "--", "true"])
+        assert "No such file or directory" in capsys.readouterr().err
+
+
 def test_requests_between_brokers_are_no_steps_of_the_program() -> None:
     """From version 4 on a client sends no AddPartitionsToTxn (KIP-890)."""
     of_program: Request = {"api": "AddPartitionsToTxn", "version": 3, "client_id": "billing"}
