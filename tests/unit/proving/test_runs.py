@@ -145,6 +145,7 @@ class Node:
     """A broker with a fault that says how often it has fired."""
 
     paused = False
+    pid = 1
 
     def __init__(self, fired: int) -> None:
         self.fired = fired
