@@ -8,7 +8,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 NONE = "none"
-_ONE_LOOP = "none: there is one event loop, and no pool of threads"
+_ONE_LOOP = "none: one event loop does this work"
 _TIERED = "none: there is no tiered storage"
 _ONE_VOTER = "none: the quorum has one voter"
 _NO_CLASS = "none: Java classes aren't loaded"
@@ -63,8 +63,6 @@ EFFECTS: dict[str, str] = {
     "*.purgatory.purge.interval.requests": _PURGATORY,
     "kafka.metrics.polling.interval.secs": "none: metrics are read at each scrape",
     "metrics.*": "none: metrics are counters, read at each scrape",
-    "alter.log.dirs.replication.quota.window.*": "none: rates are measured second by second",
-    "replication.quota.window.*": "none: rates are measured second by second",
     "log.preallocate": NONE,
     "preallocate": NONE,
     "log.cleaner.io.buffer.size": NONE,
@@ -93,10 +91,18 @@ EFFECTS: dict[str, str] = {
     "ssl.truststore.type": "PEM and PKCS12; JKS is refused, with the command that converts it",
     "index.interval.bytes": "yes, but 16 KiB at most",
     "log.index.interval.bytes": "yes, but 16 KiB at most",
-    "max.connections": "yes, but connections above the limit are closed at once",
+    "max.connections": "yes, but connections above the limit are closed at once, and don't wait",
 }
 
-BY_PREFIX = ("group.consumer.", "group.share.", "group.streams.", "sasl.oauthbearer.", "ssl.")
+BY_PREFIX = (
+    "alter.log.dirs.replication.quota.",
+    "group.consumer.",
+    "group.share.",
+    "group.streams.",
+    "replication.quota.",
+    "sasl.oauthbearer.",
+    "ssl.",
+)
 """Families whose names the code puts together."""
 
 
