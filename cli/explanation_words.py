@@ -76,11 +76,13 @@ def _behind(each: WaitingPartition) -> str:
     undecided = sum(counted.undecided.values())
     exact = counted.is_exact
     records = number_of(counted.waiting, "record", is_exact=exact)
-    parts = [f"{records} that they get as soon as nothing is open before them"]
+    parts = [f"{records} that they get once no transaction is open before them"]
     if undecided:
         parts.append(f"{number_of(undecided, 'record', is_exact=exact)} of open transactions")
     if counted.aborted:
-        parts.append(f"{number_of(counted.aborted, 'record', is_exact=exact)} of aborted ones, for nobody")
+        parts.append(
+            f"{number_of(counted.aborted, 'record', is_exact=exact)} of aborted ones, which nobody gets"
+        )
     return f"Behind it, in {number_of(each.end - each.stable, 'offset')}: {_listed(parts)}."
 
 
@@ -120,7 +122,7 @@ def _until(one: Blocker, now_ms: int) -> str:
 
 def _timeout(known: CoordinatedTransaction, now_ms: int) -> str:
     if known.timeout_ms >= NEVER_MS:
-        return "No broker aborts it by itself: it is part of a two-phase commit."
+        return "No timeout ends it: it is part of a two-phase commit."
     if known.ends_ms is None:
         return ""
     if known.ends_ms <= now_ms:

@@ -100,7 +100,7 @@ def test_explain_names_the_holder_of_the_readers_since_when_and_what_ends_it(
 
     said = cli("transactions", "explain", topic).out
     assert f"{topic}-0: readers of committed records wait at offset 6 (of 19), since " in said
-    assert "4 records that they get as soon as nothing is open before them, 5 records of open" in said
+    assert "4 records that they get once no transaction is open before them, 5 records of open" in said
     assert f"stop or restart the application whose transactional.id is {topic}-holder" in said
     (command, _) = re.findall(r"^ +barnabas (transactions abort --id .*)$", said, re.MULTILINE)
     refused = cli(*command.split())

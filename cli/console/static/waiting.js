@@ -9,7 +9,7 @@ export function Waiting({ waiting }) {
   return html`<section class="waiting" aria-label=${`Readers of ${name} wait`}>
     <h3><a href=${to("log", waiting.topic, waiting.partition)}>${name}</a>: readers of committed records wait at offset
       ${" "}${number(waiting.last_stable_offset)} (of ${number(waiting.high_watermark)})${waiting.since_ms ? html`, since ${time(waiting.since_ms)} (${span(now - waiting.since_ms)})` : ""}</h3>
-    <p>Behind it: ${waiting.exact ? "" : "at least "}${count(waiting.records_waiting, "record")} that they get as soon as nothing is open before them,
+    <p>Behind it: ${waiting.exact ? "" : "at least "}${count(waiting.records_waiting, "record")} that they get once no transaction is open before them,
       ${" "}${number(waiting.records_open)} of open transactions, ${number(waiting.records_aborted)} of aborted ones.</p>
     ${waiting.transactions.length ? html`<ol>${waiting.transactions.map((one) => html`<li key=${one.start_offset}><${Holder} one=${one} waiting=${waiting} now=${now} /></li>`)}</ol>`
       : html`<p>No transaction is open there: one has ended, and the replicas in sync don't have its marker yet.</p>`}
@@ -83,6 +83,6 @@ function Holder({ one, waiting, now }) {
       : one.verdict === "ending" ? "It is being ended: the outcome is certain, and its markers are on their way."
       : one.verdict === "unknown" ? html`It is unknown whether it hangs: ${one.why}.`
       : one.ends_ms ? html`If its application doesn't end it, the broker aborts it at ${time(one.ends_ms)}, ${one.ends_ms > now ? html`in ${span(one.ends_ms - now)}` : "which is now"}. To end it now, stop or restart the application whose transactional.id is ${one.transactional_id}, or abort it.`
-      : "No broker aborts it by itself: it is part of a two-phase commit."}
+      : "No timeout ends it: it is part of a two-phase commit."}
     ${one.end_with && store.about && store.about.live ? html`<br /><code>${one.end_with}</code>${" "}<button class="danger" onClick=${abort}>Abort…</button>` : ""}`;
 }
