@@ -2,8 +2,8 @@
 
 This covers `listeners`, `advertised.listeners`, `listener.security.protocol.map` and
 `controller.listener.names`, with the checks of Kafka's AbstractKafkaConfig and KafkaConfig. The controller's
-listeners are those in `controller.listener.names`. Without any, a node that is its own controller talks to
-nobody about it.
+listeners are those in `controller.listener.names`. A node that is its own controller needs none of them: then
+no other node can reach its controller.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def controller_listeners(
     bound.sort(key=lambda endpoint: [*controllers].index(endpoint.name))
     named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised or ()]
     told = [endpoint for endpoint in named if endpoint.name in controllers]
-    if bound or told:  # otherwise it talks to nobody
+    if bound or told:  # otherwise no other node reaches this controller
         _check_bound(bound, controllers)
     _check_routable(told)
     others = {endpoint.name for endpoint in told}
@@ -237,14 +237,14 @@ def parse_endpoint(entry: str, setting: str) -> Endpoint:
 def moved(
     entries: Sequence[str], controller_names: Sequence[str], host: str | None, port: int | None
 ) -> list[str]:
-    """Return the listeners with the broker's host or port replaced. Raises ConfigError: two can't share a
-    port."""
+    """Return the listeners with the broker's host or port replaced. Raises ConfigError if there are two and
+    one port."""
     controllers = {name.upper() for name in controller_names}
     endpoints = [parse_endpoint(entry, "listeners") for entry in entries]
     names = [endpoint.name for endpoint in endpoints if endpoint.name not in controllers]
     if port is not None and len(names) > 1:
         raise ConfigError(
-            f"one port can't serve the listeners {', '.join(names)}; -o listeners=... can say all", None
+            f"one port can't serve the listeners {', '.join(names)}; -o listeners=... can set them all", None
         )
     return [
         endpoint_text(endpoint)
@@ -324,7 +324,7 @@ def _protocols(
             raise ConfigError(f"Invalid security protocol `{protocol}` defined in {setting}", setting)
         protocols[name.strip().upper()] = protocol.upper()
     if not settings.protocol_map_given:
-        # Only controllers get PLAINTEXT without being named, and only if nothing is encrypted or
+        # Only controllers' listeners get PLAINTEXT by default, and only if nothing is encrypted or
         # authenticated.
         secure = set(SECURITY_PROTOCOLS[1:])
         if not secure & (controllers | {endpoint.name for endpoint in endpoints}):
@@ -342,7 +342,7 @@ def _check_controllers(
         if endpoint.name in controllers:
             raise ConfigError(
                 f"{setting} must not contain a value appearing in listeners with process.roles=broker: "
-                f"{endpoint.name} is the controllers' listener, and doesn't belong to listeners here",
+                f"{endpoint.name} is a listener of the controllers, which a broker must not bind",
                 setting,
             )
     for name in sorted(controllers):
@@ -390,8 +390,8 @@ def _check_routable(told: Sequence[Endpoint]) -> None:
 def _check_inter_broker(
     settings: ListenerSettings, protocols: dict[str, str], advertised: dict[str, tuple[str, int]]
 ) -> None:
-    """Check that the listener for connections between brokers is advertised. On a single node, that only
-    applies to one that the user names: nobody would use Kafka's default of PLAINTEXT."""
+    """Check that the listener for connections between brokers is advertised. On a single node, this only
+    concerns a listener that the user names: nothing would use Kafka's default of PLAINTEXT."""
     setting, of_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
     name, protocol = settings.inter_broker_name, settings.inter_broker_protocol
     if name is not None and protocol is not None:

@@ -83,7 +83,7 @@ class SnapshotId(NamedTuple):
 
 
 BOOTSTRAP_ID = SnapshotId(0, 0)
-"""The id of a new cluster's first records and voters. It is no snapshot of a log, and isn't offered to
+"""The id of a new cluster's first records and voters. It isn't a snapshot of a log, and isn't offered to
 others."""
 
 
@@ -425,7 +425,7 @@ class MetadataSnapshots:
         self._bytes_since += size
 
     def is_due(self, now_ms: int) -> bool:
-        """True if it is time for a snapshot. Something was appended."""
+        """True if it is time for a snapshot, given that records were appended since the last one."""
         if self.is_writing:
             return False
         if self._bytes_since >= self._policy.max_bytes_between:
@@ -460,13 +460,13 @@ class MetadataSnapshots:
                 values,
                 quorum,
                 epoch=epoch,
-                # the last commit was appended just now
+                # about when the last committed record was appended
                 last_contained_log_timestamp_ms=now_ms,
                 now_ms=now_ms,
             )
             self._put(path, data, lambda part: None, partial(then, len(data)))
         except BaseException as error:
-            self.is_writing = False  # otherwise no other one would ever be written
+            self.is_writing = False  # otherwise no snapshot would ever be written again
             if not isinstance(error, MemoryError):
                 raise
             log.error("there is too little memory for the snapshot %s of the metadata", path)
@@ -497,8 +497,8 @@ class MetadataSnapshots:
         return taken
 
     def _put(self, path: str, data: bytes, check: Callable[[str], None], then: Then) -> None:
-        """Write a snapshot in the background, and call `then`. The file is a part until it is whole and
-        passes `check`."""
+        """Write a snapshot in the background, and call `then`. The file's name ends in PART_SUFFIX until it is
+        whole and passes `check`."""
         part = path.removesuffix(SUFFIX) + PART_SUFFIX
         directory, files = self._log.directory, self._files
 

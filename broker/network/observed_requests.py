@@ -1,8 +1,8 @@
 """Observers of requests: the request log and metrics.
 
 An observer hears of a request before its handler does, and of its outcome once that is known. Metrics observe every
-request, by a handler of their own around the route's. Without observers a route has its handler as it is, so that a
-request costs no more.
+request, with a handler that wraps the route's. Without observers, nothing wraps the route's handler, and a request
+costs nothing extra.
 """
 
 from __future__ import annotations

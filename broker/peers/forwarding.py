@@ -1,5 +1,7 @@
-"""Clients' requests for the controller, forwarded to it unchanged (KIP-590, Envelope): the sender as the controller
-sees it, the client's answer if the controller can't be asked, and the forwarding itself.
+"""Clients' requests for the controller, forwarded to it unchanged (KIP-590, Envelope).
+
+This file has three parts: the client as the controller sees it, the answers to a client if the controller can't be
+asked, and the forwarding itself.
 
 Source: `ForwardingManagerImpl`, `RequestChannel.buildResponseSend`; `getErrorResponse` of each request.
 """
@@ -77,7 +79,7 @@ class ForwardedContext(RequestContext):
 def principal_of(data: Bytes | None) -> Principal:
     """Decode a principal like `DefaultKafkaPrincipalBuilder.deserialize`. Raises CodecError."""
     if data is None or bytes(data[:2]) != _VERSION:
-        raise CodecError("a principal of no version that is known")
+        raise CodecError("a principal of an unknown version")
     found = decode(DefaultPrincipalData, 0, bytes(data[2:]))
     return (TokenPrincipal if found.token_authenticated else Principal)(found.type, found.name)
 
@@ -237,7 +239,7 @@ FORWARDING_TIMEOUT_MS = 60_000
 
 _PREPROCESSED = (33, 38, 39, 40, 44)
 """The APIs for which the broker does a part itself, and forwards the rest: `Forwarding.ask`. For delegation
-tokens (38 to 40), its part is to check how the client has signed in (`KafkaApis.allowTokenRequests`)."""
+tokens (38 to 40), the broker checks how the client has signed in (`KafkaApis.allowTokenRequests`)."""
 
 _SIZE_BYTES = _CORRELATION_ID_BYTES = _INT32_BYTES = 4
 
@@ -262,8 +264,8 @@ class _Waiting(NamedTuple):
 
 
 class Forwarding:
-    """Forwards one request after the other. Each that waits is the only one of its connection and ends with
-    it, so their number is bounded."""
+    """Forwards one request after the other. A connection has at most one request waiting here, which is dropped
+    when the connection ends. So their number is bounded."""
 
     answer_type = ForwardedAnswer
     """The type of the answers of `forward`."""
@@ -372,8 +374,8 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
 
 
 def _throttle_ms(context: RequestContext, data: Bytes) -> int:
-    """Return the throttle time in an answer whose first field it is. That is so for all but those about
-    delegation tokens."""
+    """Return the throttle time of an answer. It is the first field in all APIs except those for delegation
+    tokens."""
     api, version = APIS[context.api_key], context.api_version
     if not api.family:
         return 0

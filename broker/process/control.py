@@ -132,8 +132,8 @@ class ParentTie:
 
 # --- Questions of a test about the cluster ------------------------------------------------------------------
 #
-# They ask who leads and what is in sync, and have the controller do things. Any node answers questions about the
-# metadata, by what it knows itself.
+# They ask who leads a partition and which replicas are in sync, or tell the controller to change something. Any node
+# answers questions about the metadata, from its own copy.
 
 _SOME = 5  # partitions that an answer names if there are many
 
@@ -165,8 +165,8 @@ async def _brokers(node: AnyNode, question: Question) -> Any:
 
 
 async def _out_of_sync(node: AnyNode, question: Question) -> Any:
-    """→ `count`: how many partitions have no leader, or not all of their replicas in sync; `some`: a few of them.
-    Replicas on the brokers in `absent` count as out of sync, even if the metadata doesn't say so yet."""
+    """→ `count`: how many partitions have no leader, or not all of their replicas in sync; `some`: a few of these
+    partitions. Replicas on the brokers in `absent` count as out of sync, even if the metadata doesn't say so yet."""
     found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
     return {"count": len(found), "some": found[:_SOME]}
 
@@ -499,7 +499,7 @@ async def _cut(control: Control, question: Question) -> Any:
 
 
 async def _stop(control: Control, question: Question) -> Any:
-    """Stop the node. `{"leave": false}`: before other nodes take over its partitions."""
+    """Stop the node. `{"leave": false}`: don't wait until other nodes have taken over its partitions."""
     control.stop(bool(question.get("leave", True)))
     return True
 
@@ -615,7 +615,7 @@ async def _fault(control: Control, question: Question) -> Any:
 
 
 async def _all_faults(control: Control, question: Question) -> Any:
-    """→ the states of all armed faults, as of `fault`, with their numbers as `fault`."""
+    """→ the states of all armed faults, each as the question `fault` gives it, with its number as `fault`."""
     return _faults(control).states()
 
 
@@ -635,7 +635,7 @@ async def _journal(control: Control, question: Question) -> Any:
 
     _started(control)
     if control.journal is None:
-        raise QuestionError(f"this node keeps no journal: {JOURNAL_SIZE} sets how many requests it has")
+        raise QuestionError(f"this node keeps no journal: {JOURNAL_SIZE} sets how many requests it keeps")
     about, after = question.get("about", {}), question.get("after", 0)
     if not isinstance(about, Mapping) or isinstance(after, bool) or not isinstance(after, int) or after < 0:
         raise QuestionError("about has to be an object, and after a number")

@@ -33,7 +33,7 @@ def fetch(
 def fetch_or_error(
     cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: int, isolation: int
 ) -> PartitionData:
-    """Like `fetch`, but a lasting error of the partition is the caller's business."""
+    """Like `fetch`, but leave a lasting error of the partition to the caller."""
     topic, index = partition
 
     def ask() -> PartitionData:
@@ -60,7 +60,7 @@ def fetch_from_leader(
     cluster: KafkaCluster, leader: int, offsets: Mapping[Partition, int], max_bytes: int, max_wait_ms: int
 ) -> dict[Partition, PartitionData]:
     """Return what is there from these offsets on in partitions that this node leads, up to `max_bytes` in all. It
-    returns as soon as there is anything, or after the wait. Errors of partitions are the caller's business. Raises
+    returns as soon as there is anything, or after the wait. The caller handles errors of partitions. Raises
     CommandError."""
     answer = cluster.ask(
         _request(offsets, max_bytes, max_wait_ms, READ_UNCOMMITTED),

@@ -16,7 +16,7 @@ from protocol.records.fates import COMMITTED, WalkedBatch
 MOST_RECORDS: Final = 200
 MOST_BATCHES: Final = 2_000
 MOST_VALUE_BYTES: Final = 32 * 1024
-"""The most bytes of a key or value. Longer ones are cut, and their size is given."""
+"""The largest key or value in bytes. Longer ones are cut, and their size is given."""
 MOST_HEADERS: Final = 100
 MOST_HEADER_BYTES: Final = 1024
 """The most bytes of a header's name, and of its value."""
@@ -29,8 +29,8 @@ MAX_READ_S: Final = 1.0
 def page_of_records(
     read: ReadPiece, partition: Partition, offset: int, most: int, *, key: str | None = None, committed: bool
 ) -> dict[str, Any]:
-    """Return at most `most` records from the offset on, if given only those with this key, or of committed
-    transactions. `next` is where to go on."""
+    """Return at most `most` records from the offset on. With `key`, return only records with this key. With
+    `committed`, leave out records of open and aborted transactions. `next` is the offset to go on from."""
     most = max(1, min(most, MOST_RECORDS))
     if key:
         seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)

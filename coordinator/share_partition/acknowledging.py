@@ -1,7 +1,7 @@
 """The changes that acknowledgements, or the end of a session, make to records in flight (Kafka:
 `SharePartition.acknowledge`).
 
-Each change begins at once, and is part of a `Changes`. It holds once it is written. It is taken back if that
+Each change begins at once, as part of a `Changes`. It is final once it is written. It is taken back if the write
 fails, or if another acknowledgement in the same list is wrong. Renewed locks stay renewed.
 """
 
@@ -91,7 +91,7 @@ class Changes:
                         self._archive_before_start(state, first, last)
 
     def _archive_before_start(self, state: InFlightState, first: int, last: int) -> None:
-        """Archive offsets that were given back, as far as the log begins after them.
+        """Archive those of the returned offsets that are before the log start.
 
         Kafka fetches them forever, although the log doesn't have them any more.
         """
@@ -129,7 +129,7 @@ class Acknowledgement:
         """
         for number, batch in enumerate(batches):
             if batch.last_offset < self._records.start_offset:
-                continue  # done with, or out of reach
+                continue  # already finished, or no longer in the log
             for in_flight in self._in_flight(batch):
                 if in_flight.last_offset >= self._records.start_offset and self._tells_apart(
                     batch, in_flight

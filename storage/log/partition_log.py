@@ -1,8 +1,7 @@
 """One partition's log: appending, its end, and reading.
 
-A log is a row of segments. Appends go to the last one, the active segment. What the log records about a batch
-holds for good once the batch is written. So every check that may refuse it comes before the write, and every
-consequence after:
+A log is a row of segments. Appends go to the last one, the active segment. A written batch can't be taken back.
+So every check that may refuse a batch comes before the write, and every consequence after it:
 
     ready? → epoch → roll → producer's checks → write, with index entries → log end → producers → flush.messages
 
@@ -14,7 +13,7 @@ Syncing goes through the `Background` port, in the log's lane, and moves the rec
 `truncate_to` cuts off the end in two halves: first the files, then the state that depends on them (epochs,
 producers, checkpoint). If the second half fails, it is retried before anything is appended.
 
-The log belongs to one thread, the loop's. It has no clock and no chance of its own: `now_ms` and `jitter`
+The log belongs to one thread, the loop's. It has no clock and no randomness of its own: `now_ms` and `jitter`
 come from outside.
 Source: org.apache.kafka.storage UnifiedLog, LocalLog.
 """
@@ -274,7 +273,7 @@ class PartitionLog(LogState):
         return reads.available_bytes(self, offset, upper_bound)
 
     def has_aborted_behind(self, offset: int) -> bool:
-        """True if a reader of committed records, from this offset on, may come to the marker of an abort."""
+        """True if a reader of committed records, from this offset on, may come across the marker of an abort."""
         segments = self.segments
         active = segments.active
         try:
@@ -346,7 +345,7 @@ class PartitionLog(LogState):
         syncing.when_flushed(self, offset, then)
 
     def tell_flushed(self) -> None:
-        """Answer those who waited for a flush of the log that this one has replaced, as far as it is synced here."""
+        """Answer the waits for a flush of the log that this one has replaced, up to the offset that is synced here."""
         self.flushing.tell_synced()
 
     @told_to_clients
@@ -652,7 +651,7 @@ def _begin_flush(log: LogState, end_offset: int, now_ms: int) -> None:
         syncing.flush_to(log, end_offset, now_ms)
 
 
-# ---- dropping a log's end, as a replica does that has records which its leader lacks. Source:
+# ---- dropping a log's end, as a replica does if it has records that its leader lacks. Source:
 # UnifiedLog.truncateTo, truncateFullyAndStartAt
 
 
@@ -678,7 +677,7 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
 
 
 def _finish_cut(log: LogState, now_ms: int) -> None:
-    """Finish a cut whose second half failed. Nothing is appended before. Raises `OSError`."""
+    """Finish a cut whose second half failed. Nothing is appended before that. Raises `OSError`."""
     rest = log.rest_of_cut
     if rest is not None:
         rest(log, now_ms)
@@ -712,13 +711,13 @@ def _behind_nothing(log: LogState, now_ms: int) -> None:
 
 
 def _end_pass(log: LogState) -> None:
-    """End the cleaner's pass before segments are dropped. First, so that it counts as ended and not as failed."""
+    """End the cleaner's pass before segments are dropped, so that the pass counts as ended and not as failed."""
     log.end_cleaning()
     replaced_segments.give_up(log)
 
 
 def _half_done(failure: Exception) -> TornWriteError:
-    """The error for a log that no longer ends where it is believed to: nothing may be appended."""
+    """The error for a log whose end is no longer known for sure: nothing may be appended."""
     code = failure.errno if isinstance(failure, OSError) else errno.EIO
     return TornWriteError(code, f"only partly truncated: {failure!r}")
 

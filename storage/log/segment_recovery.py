@@ -48,12 +48,13 @@ class UnsupportedFormatError(Exception):
 
 
 def recover(log: LogState, segment: Segment, states: ProducerStates, following: Sequence[Segment]) -> bool:
-    """Rebuild the segment's indexes if they are wrong, and apply its batches to `states`, which are those at
-    its base.
+    """Rebuild the segment's indexes if they are wrong, and apply its batches to `states`: the producers at its base.
 
-    Cuts the segment before the first invalid batch, and returns True if it did. Before that, `following` are
-    dropped, the last one first; otherwise they are recovered next. Leader epochs are set from the batches.
-    Leaves a snapshot at its end. Raises `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
+    If it has an invalid batch, drops the segments `following`, the last one first, cuts the segment before that
+    batch, and returns True. Otherwise the caller recovers `following` next. Leader epochs are set from the batches.
+    Leaves a producer snapshot at the segment's end.
+
+    Raises `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
     """
     next_base_offset = log.segments.next_base_offset(log.segments.slot_of(segment.base_offset))
     positions, times = bytearray(), bytearray()
@@ -108,7 +109,7 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
 
 
 def _drop_epochs_of_others(epochs: LeaderEpochs, header: BatchHeader) -> None:
-    """Drop epochs that claim the place of a batch of another epoch, and all after it.
+    """If the epochs give this batch's offset to another epoch, drop those that begin at the batch or later.
 
     They belong to batches that replaced this one before a power loss brought it back. With these epochs the
     log would never cut it off. (Kafka keeps them, and relies on the file system: what was cut off before a
@@ -201,7 +202,7 @@ def end_of_file(files: Files, path: str) -> int:
 def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:
     """Rebuild `log.producers` up to the offset, with snapshots at the last two segments' bases and the end.
 
-    If a clean stop left no snapshot, Kafka reads nothing. Here a missing one is replaced.
+    If a clean stop left no snapshot, Kafka reads nothing. barnabas rebuilds the missing snapshot.
     """
     log.snapshots.remove_outside(log.log_start_offset, end_offset)
     states = log.producers

@@ -116,22 +116,26 @@ def audit(
 ) -> DataFrame:
     """Count what the topics' partitions held at one moment. Return a row for each, sorted.
 
-    key: expressions over the columns of Spark's Kafka source that a record should be the only one with, such as `key`
-        or `get_json_object(CAST(value AS STRING), '$.id')`. Needs Spark's Kafka connector.
+    key: expressions over the columns of Spark's Kafka source. No two records should have the same values of them. For
+        example `key`, or `get_json_object(CAST(value AS STRING), '$.id')`. Needs Spark's Kafka connector.
     client, options: security settings, by kafka-python's names for the audit itself, and by Kafka's own
         (`security.protocol`) for the connector.
-    largest_range: the most offsets that one task reads in one go.
+    largest_range: the largest number of offsets that one task reads in one go.
 
-    Columns: topic, partition; start_offset, end_offset (not part of it); stable_end_offset, up to which read_committed
-    reads; records, outside of transactions or committed; transactions_committed and transactions_aborted, by their
-    markers in the log; transactions_open. Of the offsets: marker_offsets, aborted_records, open_records,
-    compacted_offsets, and unexplained_offsets, which hold nothing and should; first_unexplained_offset. These and
-    `records` add up to end_offset - start_offset. duplicates: how many records under read_committed have the key of one
-    that came before in the topic; null where no key was asked for. Records whose key is null in all columns aren't
-    compared.
+    The columns of a row:
 
-    Raises ValueError for what can't be counted so, AnalysisException for such a key, RetentionError,
-    scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
+    - topic, partition.
+    - start_offset, end_offset (the first offset after the range), and stable_end_offset, where read_committed stops.
+    - records: those outside of transactions, and the committed ones.
+    - transactions_committed and transactions_aborted, counted by their markers in the log; transactions_open.
+    - The other offsets: marker_offsets, aborted_records, open_records, compacted_offsets, and unexplained_offsets,
+      which should hold a record and don't. With `records` they add up to end_offset - start_offset.
+    - first_unexplained_offset.
+    - duplicates: how many records that read_committed sees have the key of an earlier record in the topic; null if no
+      key was given. Records whose key is null in all columns aren't compared.
+
+    Raises ValueError for arguments that can't be used, AnalysisException for a key that Spark doesn't understand,
+    RetentionError, scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
     """
     if key:
         check_key(spark, bootstrap, key)
@@ -179,7 +183,7 @@ def _scanned(
 
 def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, Any]], bool]:
     """Return a row for each partition, and True if retention deleted something meanwhile."""
-    # Rows with a producer's first marker in a range come before those with what it leaves open there.
+    # Within a range, the row with a producer's first marker comes before the row with its open records.
     in_order = Window.partitionBy("topic", "partition", "producer_id").orderBy(
         "range_start", fn.col("open_offset").asc_nulls_first()
     )
@@ -215,8 +219,8 @@ def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, A
     table = []
     for one in sorted(bounds, key=lambda each: (each.topic, each.partition)):
         row = dict.fromkeys(COUNTS, 0) | found.get((one.topic, one.partition), {})
-        # These have no marker yet. What is left of them holds read_committed back from the log's start on, as in
-        # Kafka's UnifiedLog. If nothing is left, only the broker knows them.
+        # These transactions began before the log start, and have no marker yet. So read_committed reads nothing,
+        # as in Kafka's UnifiedLog. If none of their records are left, only the broker knows of them.
         still_open = set(one.begun_before) - set(row.get("ended", ()))
         if still_open:
             row["stable_end_offset"] = one.start_offset

@@ -81,7 +81,7 @@ class MemberTimeouts(NamedTuple):
 
 
 class ClassicMember:
-    """A member. `join_reply` and `sync_reply` are pending answers: with one of them the member is parked."""
+    """A member. `join_reply` and `sync_reply` are pending answers. While it has one, the member is parked."""
 
     __slots__ = (
         "assignment",
@@ -120,7 +120,7 @@ class ClassicMember:
 
     @property
     def heartbeat_is_satisfied(self) -> bool:
-        """True if it may be silent: a parked member can't send heartbeats."""
+        """True if it needn't send heartbeats: a parked member can't."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str) -> bytes:
@@ -215,8 +215,8 @@ class ClassicGroup:
         self.changes = 0
         """Counts changes of its members and their data, its state, and its generation.
 
-        Whoever decides by an earlier look at the group compares it. It doesn't count parked requests or
-        pending ids.
+        A decision that rests on an earlier state of the group compares this number first. Parked requests and
+        pending ids don't count.
         """
         self.state = EMPTY
         self.previous_state = DEAD
@@ -464,7 +464,7 @@ class ClassicGroup:
         """Anybody may fetch."""
 
     def check_offset_deletion(self) -> None:
-        """If the members' subscriptions aren't known, the group must have no members."""
+        """Raises KafkaError if the group has members whose subscriptions aren't known."""
         if not self.uses_consumer_protocol:
             self._refuse(Request.OFFSET_DELETE)
 
