@@ -3,7 +3,7 @@
     async def followed(topics):
         for some in portions(topics):
             ...
-            await turn()                     # others may be served here
+            await turn()                     # other requests may run here
 
 `coroutine.send(None)` runs a coroutine in that same call, until it has to wait or is done. If it never waits,
 it costs one call more than a plain function. If it has to wait, it hands its driver a *wish*, and stays
@@ -53,7 +53,7 @@ _TURN: Final = _Turn()
 
 
 def turn() -> _Turn:
-    """`await turn()` lets others be served."""
+    """`await turn()` lets other requests run."""
     return _TURN
 
 
@@ -74,7 +74,7 @@ def step(waiting: Waiting[None]) -> bool:
 
 
 def at_once(waiting: Waiting[T]) -> T:
-    """Run to the end without letting anybody in. Returns its result, raises its exception."""
+    """Run to the end without giving others a turn. Returns its result, raises its exception."""
     while True:
         try:
             waiting.send(None)
@@ -153,7 +153,7 @@ class Later(Generic[R]):
             self._unheard(error)
             return
         self._settle(_FAILED, error)
-        del error  # the one who is told may raise it, and then its traceback holds this frame
+        del error  # the callback may raise it, and then its traceback would hold this frame
         self._tell()
 
     def abandon_with(self, other: Later[Any]) -> None:
@@ -173,7 +173,7 @@ class Later(Generic[R]):
         self.on_abandon = None
 
     def _tell(self) -> None:
-        # the one who is told most often holds this object: leave no cycle
+        # the callback usually holds this object: leave no cycle
         told, self._on_answer = self._on_answer, None
         if told is not None:
             told()
@@ -194,7 +194,7 @@ class Later(Generic[R]):
     # --- for the dispatcher ---------------------------------------------------------------------------------
 
     def when_answered(self, then: Callable[[], object]) -> None:
-        """Call `then` inside `reply` or `fail`, or now. It must do no more than take note."""
+        """Call `then` inside `reply` or `fail`, or now. It may only take note of the answer."""
         if self._state is _REPLIED or self._state is _FAILED:
             then()
         elif self._state is _OPEN:
@@ -289,7 +289,7 @@ def _go_on(steps: Waiting[T], later: Later[T], answered: Later[Any]) -> None:
 
 
 def carry_on(steps: Waiting[None]) -> None:
-    """Start steps as `begun` does, if nobody waits for them. What they raise reaches the one who answers."""
+    """Start steps as `begun` does, if nobody waits for them. Their exceptions reach the code that answers."""
     try:
         wanted = steps.send(None)
     except StopIteration:
@@ -333,14 +333,14 @@ def _rest(steps: Waiting[T], wanted: Any) -> Generator[Any, Any, T]:
             return result
 
 
-# --- Letting others in after so many entries, each of which takes some microseconds ----------------------------
+# --- Giving others a turn after so many entries, each of which takes some microseconds ----------------------------
 
 PER_STEP = 500
 """The entries, records or partitions that one step handles: some milliseconds of work."""
 
 
 class Pause:
-    """Says when to let others in, across nested loops."""
+    """Says when to give others a turn, across nested loops."""
 
     __slots__ = ("_left", "_per_step")
 

@@ -76,8 +76,8 @@ def ensure_topic(connection: Wire, topic: str) -> int:
     if policy != CONFIGS["cleanup.policy"] or len(leaders[topic]) != 1:
         raise MarkerError(
             f"the topic {topic} keeps the query's marker. It has cleanup.policy={policy} and "
-            f"{len(leaders[topic])} partitions, and must have cleanup.policy=compact and 1: otherwise Kafka may "
-            "forget the marker, and the sink write a batch twice"
+            f"{len(leaders[topic])} partitions, and must have cleanup.policy=compact and one partition: otherwise "
+            "Kafka may forget the marker, and the sink may write a batch twice"
         )
     return leaders[topic][PARTITION]
 
@@ -109,10 +109,10 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
     while stable < high_watermark:
         if time.monotonic() > deadline_s:
             raise MarkerError(
-                f"another transaction than this query's has been open in the topic {topic} for "
-                f"{connection.timeout_ms} ms: nothing else may write there. If nothing does, the cluster lost the "
-                "markers of one that it has since forgotten: `kafka-transactions.sh find-hanging` shows it, and abort "
-                "ends it"
+                f"a transaction other than this query's has been open in the topic {topic} for "
+                f"{connection.timeout_ms} ms: nothing else may write there. If nothing does, the cluster has lost the "
+                "marker of a transaction and forgotten the transaction: `kafka-transactions.sh find-hanging` shows "
+                "it, and `abort` ends it"
             )
         time.sleep(WAIT_S)
         stable = connection.offset(topic, PARTITION, leader, *last_stable)

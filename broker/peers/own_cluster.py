@@ -69,23 +69,23 @@ class Cluster(Protocol):
         """How the controller learns of failed directories."""
 
     def to_controller(self) -> ToController:
-        """Return a new way to the controller, which lasts until the end."""
+        """Return a new channel to the controller, which stays open until the end."""
 
     def markers(self, own: Markers) -> Markers:
-        """Return the way to all partitions. `own` is the way to those led here."""
+        """Return the object that writes markers to all partitions. `own` writes them to those led here."""
 
     def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere | None:
-        """Return the way to the coordinators of transactions on other nodes, or None if there are none.
+        """Return the function that asks transaction coordinators on other nodes, or None if there are none.
         `partition_of` returns the partition of `__transaction_state` for a transactional id."""
 
     def share_states(self) -> AskShareStates | None:
-        """Return the way to the share coordinators on other nodes, or None if there are none."""
+        """Return the function that asks share coordinators on other nodes, or None if there are none."""
 
     def dead_letters(self) -> ProduceElsewhere | None:
-        """Return the way to leaders on other nodes, for dead letters, or None if there are none."""
+        """Return the function that sends dead letters to leaders on other nodes, or None if there are none."""
 
     def latest_offsets(self) -> AskLatestOffset | None:
-        """Return the way to leaders on other nodes, or None if there are none."""
+        """Return the function that asks leaders on other nodes, or None if there are none."""
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """Return the callback for changes of the partitions' roles. It fetches partitions that other nodes
@@ -148,7 +148,7 @@ class OwnController:
         return await asked
 
     def stop(self) -> None:
-        """Stop: nothing is answered any more."""
+        """Stop. Answers that come later are dropped."""
         if self._asked is not None:
             self._asked.abandon()
             self._asked = None

@@ -40,7 +40,7 @@ def aborted_in(
     log: PartitionLog, offset: int, read: ReadResult, upper_bound: int
 ) -> list[AbortedTransaction] | None:
     """Return the aborted transactions in what was read from `offset` on. None while they aren't known: then
-    the reader gets nothing of it, and comes again."""
+    the reader gets no records, and asks again."""
     try:
         found = log.aborted_transactions(offset, read, upper_bound)
     except IndexInTheMakingError:
@@ -61,7 +61,7 @@ MOST_READ_AT_ONCE = 256 * 1024
 """The records that an answer holds in memory. All others stay in their files until the client takes them."""
 MOST_ABORTED = 5_000
 """The most abort markers in the range of one answer. With more, a reader of committed records gets fewer
-records and comes again: one turn of the loop makes and encodes the list."""
+records and asks again: one turn of the loop makes and encodes the list."""
 ABORTED_OF_EACH = 50  # of each partition, at least
 PARTITION_AT_ONCE_BYTES = 64 * 1024  # at most, from one partition
 FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica

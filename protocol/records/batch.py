@@ -37,7 +37,7 @@ LOG_OVERHEAD = 12
 """The bytes of base offset and batch length, which `batch_length` doesn't count."""
 HEADER_SIZE_UP_TO_MAGIC = 17
 MIN_BATCH_LENGTH = 14
-"""The least `batch_length` in any format: the overhead of a record of format 0."""
+"""The smallest `batch_length` in any format: the overhead of a record of format 0."""
 
 BASE_OFFSET_POS = 0
 BATCH_LENGTH_POS = 8
@@ -80,7 +80,7 @@ INT64 = Struct(">q")
 
 
 class CorruptRecordError(Exception):
-    """Bytes that are no record batch, or one that contradicts itself."""
+    """Bytes that aren't a record batch, or a batch that contradicts itself."""
 
 
 UNREADABLE = (CorruptRecordError, compression.CodecUnavailableError, compression.DecompressionError)
@@ -149,7 +149,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Bytes, pos: int = 0) -> BatchHeader:
-    """Read the header of the batch at `pos`. Raises `struct.error` if there are less than 61 bytes."""
+    """Read the header of the batch at `pos`. Raises `struct.error` if there are fewer than 61 bytes."""
     return _new_tuple(BatchHeader, HEADER.unpack_from(data, pos))
 
 
@@ -329,7 +329,7 @@ def read_payload(batch: Bytes) -> tuple[BatchHeader, bytes]:
 
 
 def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
-    """Parse the records of `payload`, which is uncompressed and has nothing else. Raises `CorruptRecordError`."""
+    """Parse the records of `payload`, which is uncompressed and contains nothing else. Raises `CorruptRecordError`."""
     if header.records_count == 0:
         return []
     if header.records_count < 0:
@@ -640,10 +640,10 @@ def read_coordinator_epoch(value: bytes | None) -> int:
 
 
 class EndTransactionMarker(NamedTuple):
-    """The record inside a transaction marker, and more from its writer.
+    """The record inside a transaction marker, with its time, and the writer's transaction version.
 
     Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int32 coordinator epoch`. Later
-    versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
+    versions only add fields to these. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
     """
 
     commit: bool

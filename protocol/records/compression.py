@@ -59,7 +59,7 @@ def is_available(codec: int) -> bool:
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort = ANY) -> bytes | memoryview:
-    """Return the uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES`; many as a view, to avoid a copy.
+    """Return the uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES`. A large result is a view, to avoid a copy.
 
     Raises `DecompressionError`, `CodecUnavailableError`, `TooMuchEffortError`.
     """
@@ -175,8 +175,9 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
             if not _is_too_small_a_buffer(error):
                 raise
             return _decompress_little_zstd(data, effort)
-        # It compresses better than most, or is corrupt. The kernel only provides the pages of the largest buffer
-        # that are written, but at a price that the usual case needn't pay. It is freed with its last view.
+        # The data compresses better than most, or is corrupt. So this uses the largest buffer. The kernel only
+        # provides the pages that are written, but that is slower than the buffer above. The last view of the
+        # buffer frees it.
         largest = mmap.mmap(-1, MAX_DECOMPRESSED_BYTES)
         try:
             size = cramjam.zstd.decompress_into(data, largest)

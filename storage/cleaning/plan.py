@@ -5,7 +5,7 @@
 
 - `Progress`: the caller only counts the bytes, for the throttle.
 - `CleanedSegment`: the files of a group of segments are written and synced, under names that end with
-  `.cleaned`. `PartitionLog.replace_segments` replaces the old ones by them, in the process that owns the log.
+  `.cleaned`. `PartitionLog.replace_segments` replaces the old ones with them, in the process that owns the log.
   The pass may continue before that is done, since it never comes back to these segments.
 - `CleaningResult`: the last step. Only after it, and once all replacements are done, may the checkpoint have
   the new first dirty offset.
@@ -65,7 +65,7 @@ class CleaningPlan(NamedTuple):
     high_watermark: int
     now_ms: int
     max_keys: int
-    """The most different keys in the offset map. If there are more, the pass ends early (`OffsetMap`)."""
+    """The largest number of different keys in the offset map. If there are more, the pass ends early (`OffsetMap`)."""
     producers: array[int]
     """The active producers: all ids, then each one's epoch, then the offset of each one's last data batch, -1
     if none of this epoch is known. These are plain numbers: for a hundred thousand objects the loop would

@@ -262,7 +262,7 @@ def test_a_strangers_open_transaction_over_the_marker_writes_nothing_twice(
 
     interference.once("add_partitions", step)
     sink.write(rows(spark), 0)  # its marker, committed, lies behind what the stranger has open
-    with pytest.raises(MarkerError, match="another transaction than this query's has been open"):
+    with pytest.raises(MarkerError, match="a transaction other than this query's has been open"):
         sink.write(rows(spark), 0)
     requests["end_transaction"](stranger, identity, commit=False)
     assert sink.write(rows(spark), 0).skipped

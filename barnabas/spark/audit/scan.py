@@ -2,7 +2,7 @@
 
 Tasks read a partition in ranges and know nothing of each other. A batch counts in the range that holds its first
 offset. The range in which the partition's log starts also counts the batch that the start lies in. A transaction's end
-may lie in another range than its records. Then they stay `pending` for whoever sees all ranges.
+may lie in another range than its records. Then they stay `pending` for the caller that sees all ranges.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ COLUMNS = [column.split()[0] for column in SCHEMA.split(", ")]
 def split(bounds: Iterable[Bounds], slots: int, largest: int | None = None) -> list[Range]:
     """Return ranges of about equal size: several per slot, but none so small that asking costs more than reading.
 
-    largest: the most offsets of a range, instead of the size that follows from that.
+    largest: the largest number of offsets in a range, in place of the size that follows from this.
     """
     bounds = list(bounds)
     if largest is None:
