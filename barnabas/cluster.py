@@ -214,7 +214,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         temporary one, which is removed with the cluster, whatever ends that.
     port: of broker 1; the other brokers have the next ones. Without one, free ports are taken.
     kafka_version, log_level, startup_timeout_s: as for a `Broker`, for each node.
-    security, users, tokens: as for a `Broker`, for all brokers. The nodes sign in at each other, too.
+    security, users, tokens: as for a `Broker`, for all brokers. The nodes sign in to each other, too.
     topics: topics that are there from the start on, as `create_topics` takes them.
 
     Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block.

@@ -251,7 +251,7 @@ def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> Non
 
 
 def _sign_in(config: BrokerConfig, listener_name: str) -> SaslConfig:
-    """Return how clients sign in at a listener. Raises ConfigError."""
+    """Return how clients sign in to a listener. Raises ConfigError."""
     found = sasl_config(config, listener_name)
     if "OAUTHBEARER" in found.mechanisms:
         from broker.config.token_config import token_config
@@ -329,7 +329,7 @@ def _is_known(name: str) -> bool:
 def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
     hint = f"; did you mean {suggestion}?" if suggestion else ""
     whose = "barnabas" if _is_nearly_own(name) else "a Kafka broker"
-    return f"{name} is no setting of {whose}{then}{hint}"
+    return f"{name} isn't a setting of {whose}{then}{hint}"
 
 
 def _sort_out_names(static: Layer, warnings: list[str]) -> None:

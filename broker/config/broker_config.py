@@ -263,7 +263,7 @@ class TokenConfig(NamedTuple):
 def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
     """Return the options of this login module in the JAAS line under a name. Raises ConfigError, without any
     password."""
-    from broker.security import sasl  # here: most listeners are such that nobody signs in at them
+    from broker.security import sasl  # here: most listeners are such that nobody signs in to them
 
     try:
         given, options = sasl.jaas_options(line)
@@ -276,7 +276,7 @@ def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
 
 def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     """Return a listener's SASL settings. Raises ConfigError, without any password."""
-    from broker.security import sasl  # here: most listeners are such that nobody signs in at them
+    from broker.security import sasl  # here: most listeners are such that nobody signs in to them
 
     prefix = listener_prefix(listener_name)
     name = config.name_given(MECHANISMS_ENABLED, listener_name)

@@ -63,7 +63,7 @@ def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: st
     line = config.text_given(name)
     if not line:
         raise ConfigError(
-            f'{name} has to say how this node signs in at others: {module} required username="broker" '
+            f'{name} has to say how this node signs in to others: {module} required username="broker" '
             'password="its password";',
             mechanism_setting,
         )
@@ -71,7 +71,7 @@ def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: st
     missing = [each for each in ("username", "password") if not options.get(each)]
     if missing:
         raise ConfigError(
-            f"{name} has no {' and no '.join(missing)}, with which this node signs in at others ({mechanism_setting})",
+            f"{name} has no {' and no '.join(missing)}, with which this node signs in to others ({mechanism_setting})",
             name,
         )
     return Credentials(mechanism, options["username"], options["password"])

@@ -458,7 +458,7 @@ class Admitting(Protocol):
         ...
 
     def refused_sasl(self, client: str, mechanism: str) -> None:
-        """Log, now and then, that a client wants to sign in at a listener without SASL."""
+        """Log, now and then, that a client wants to sign in to a listener without SASL."""
         ...
 
     def not_signed_in(self, client: str, mechanism: str, why: str) -> None:

@@ -142,7 +142,7 @@ class Listener:
         self.failed_authentications[mechanism or "unknown"] += 1
         self._tell(
             "sign-in",
-            f"the client of {client} can't sign in at listener {self.name}: {why[:_LONGEST_REASON]}",
+            f"the client of {client} can't sign in to listener {self.name}: {why[:_LONGEST_REASON]}",
         )
 
     def not_encrypted(self, client: str, why: str) -> None:

@@ -51,7 +51,7 @@ class ListenerSecurity:
         )
 
     def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
-        """How clients sign in at the listener; None if they don't."""
+        """How clients sign in to the listener; None if they don't."""
         found = self._config.sasl.get(listener_name)
         if found is None:
             return None

@@ -99,7 +99,7 @@ class Guarded(Protocol):
 
 
 class SaslSettings(NamedTuple):
-    """How clients sign in at one listener. By mechanism: a function that begins a conversation, and how long a session
+    """How clients sign in to one listener. By mechanism: a function that begins a conversation, and how long a session
     may last (0: forever)."""
 
     mechanisms: Mapping[str, Callable[[], Mechanism]]

@@ -305,7 +305,7 @@ async def _renew_certificates(node: AnyNode, question: Question) -> Any:
 
 
 async def _users_known(node: AnyNode, question: Question) -> Any:
-    """`users`: names → whether all can sign in at this node by SCRAM."""
+    """`users`: names → whether all can sign in to this node by SCRAM."""
     from broker.process.security_questions import users_known
 
     return users_known(node, question["users"])

@@ -115,7 +115,7 @@ def decision_on_users(node: AnyNode, users: Mapping[str, str]) -> Decide[KafkaEr
 
 
 def users_known(node: AnyNode, users: Iterable[str]) -> bool:
-    """True if each user can sign in at the node by both mechanisms."""
+    """True if each user can sign in to the node by both mechanisms."""
     image = node.metadata.image
     return all(scram_credential(image, mechanism, user) is not None for user in users for mechanism in HASHES)
 

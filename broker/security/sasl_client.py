@@ -1,6 +1,6 @@
 """SASL mechanisms, client side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
 
-A node signs in at others with these, by the JAAS line of its listener. A conversation returns the `first`
+A node signs in to others with these, by the JAAS line of its listener. A conversation returns the `first`
 token, and for each answer the next one. Sources: `ScramSaslClient`, `ScramFormatter`, the JDK's
 `PlainClient`.
 """

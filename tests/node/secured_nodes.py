@@ -1,4 +1,4 @@
-"""A controller and brokers that sign in at each other and speak encrypted, in this process, over its own network."""
+"""A controller and brokers that sign in to each other and speak encrypted, in this process, over its own network."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ AUTHORIZED: Settings = {
 
 
 class SecuredNodes:
-    """A controller and brokers that sign in at each other. `brokers` has them by id."""
+    """A controller and brokers that sign in to each other. `brokers` has them by id."""
 
     def __init__(
         self, folder: Path, settings: Settings, *, add_scram: str | None = None, combined: bool = False

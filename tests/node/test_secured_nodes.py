@@ -1,4 +1,4 @@
-"""Brokers and their controller sign in at each other: on all of their connections, and as the right principal."""
+"""Brokers and their controller sign in to each other: on all of their connections, and as the right principal."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_nothing_is_left_where_the_command_is_killed(begin: Begin) -> None:
         (
             ["--port", "0", "-o", "num.partition=3"],
             2,
-            "-o: num.partition is no setting of a Kafka broker; did you mean num.partitions?",
+            "-o: num.partition isn't a setting of a Kafka broker; did you mean num.partitions?",
         ),
     ],
 )

@@ -178,7 +178,7 @@ def test_a_check_of_the_settings_starts_nothing(tmp_path: Path) -> None:
     assert checked("-o", "num.partitions=3") == (0, "")
     assert checked("-o", "num.partition=3") == (
         2,
-        "barnabas: -o: num.partition is no setting of a Kafka broker; did you mean num.partitions?\n",
+        "barnabas: -o: num.partition isn't a setting of a Kafka broker; did you mean num.partitions?\n",
     )
     assert [*tmp_path.iterdir()] == []
 

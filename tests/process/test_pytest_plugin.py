@@ -137,9 +137,7 @@ def test_a_misspelt_setting_is_an_error_that_names_the_one_meant(session: pytest
     for further in ((), ("-p", "xdist", "-n", "2")):
         result = session.runpytest_subprocess(*PLUGIN, *further, "--barnabas-config", "num.partitons=3")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        line = (
-            "ERROR: barnabas: -o: num.partitons is no setting of a Kafka broker; did you mean num.partitions?"
-        )
+        line = "ERROR: barnabas: -o: num.partitons isn't a setting of a Kafka broker; did you mean num.partitions?"
         assert [each for each in result.errlines if each] == [line]
         assert "num.partitons" not in str(result.stdout)
 

@@ -105,14 +105,14 @@ def test_a_configuration_that_is_right_says_nothing() -> None:
 def test_the_warning_about_an_unknown_name_suggests_a_similar_setting(name: str, suggestion: str) -> None:
     found = assemble([settings_of({name: "1"}, "server.properties:3")])
     assert found.warnings == [
-        f"server.properties:3: {name} is no setting of a Kafka broker and is ignored; did you mean {suggestion}?"
+        f"server.properties:3: {name} isn't a setting of a Kafka broker and is ignored; did you mean {suggestion}?"
     ]
     assert found.text_given(name) == "1"
 
 
 def test_the_warning_about_a_name_that_resembles_nothing_has_no_suggestion() -> None:
     assert config(confluent_whatever="1").warnings == [
-        "file:1: confluent.whatever is no setting of a Kafka broker and is ignored"
+        "file:1: confluent.whatever isn't a setting of a Kafka broker and is ignored"
     ]
 
 

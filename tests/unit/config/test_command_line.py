@@ -318,14 +318,14 @@ def test_a_name_that_kafka_does_not_have_is_refused_where_it_was_typed(
     name: str, hint: str, of_a_program: list[str]
 ) -> None:
     error = refusal(*of_a_program, "-o", f"{name}=3")
-    assert str(error) == f"-o: {name} is no setting of a Kafka broker{hint}"
+    assert str(error) == f"-o: {name} isn't a setting of a Kafka broker{hint}"
     assert error.exit_status == 2
 
 
 def test_a_name_that_kafka_does_not_have_is_warned_of_where_it_was_written_before(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partition=3\n")
-    meant = "is no setting of a Kafka broker and is ignored; did you mean"
+    meant = "isn't a setting of a Kafka broker and is ignored; did you mean"
     assert parse("--config", str(path), environ={"KAFKA_NUM_IO_THREAD": "3"}).config.warnings == [
         f"{path}:1: num.partition {meant} num.partitions?",
         f"KAFKA_NUM_IO_THREAD: num.io.thread {meant} num.io.threads?",

@@ -119,7 +119,7 @@ def test_brokers_have_to_reach_each_other(setting: str, joins: bool) -> None:
 )
 def test_a_slip_of_the_pen_is_refused(written: str, meant: str | None) -> None:
     hint = f"; did you mean {meant}?" if meant else ""
-    assert refusal({**SEVERAL, written: "false"}) == f"file:1: {written} is no setting of barnabas{hint}"
+    assert refusal({**SEVERAL, written: "false"}) == f"file:1: {written} isn't a setting of barnabas{hint}"
 
 
 def test_a_name_that_merely_contains_the_word_is_not_ours() -> None:
@@ -134,7 +134,7 @@ def test_a_name_that_merely_contains_the_word_is_not_ours() -> None:
 
 def test_a_slip_in_a_variable_is_refused() -> None:
     variable = "KAFKA_LISTENERS_NAME_PLAINTEXT_BARNABAS_INTER_BROKER_REQUESTS"
-    with pytest.raises(UsageError, match=f"{variable}: .* is no setting of barnabas"):
+    with pytest.raises(UsageError, match=f"{variable}: .* isn't a setting of barnabas"):
         assemble([read_environment({variable: "false"}).settings])
 
 

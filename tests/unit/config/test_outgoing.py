@@ -1,4 +1,4 @@
-"""How a node signs in at other nodes, by its settings. Contradictions are told in one line, without passwords."""
+"""How a node signs in to other nodes, by its settings. Contradictions are told in one line, without passwords."""
 
 from __future__ import annotations
 
