@@ -54,7 +54,7 @@ class WithAssertions(WithLooking):
         told += [_told("added", key, seen[key], 0, count) for key, count in added.items()]
         if told:
             raise AssertionError(
-                _all_told(f"{len(told)} of {len(expected)} inputs are not exactly once", told)
+                _all_told(f"not exactly once ({len(expected)} expected, {len(told)} wrong)", told)
             )
 
     def assert_committed(self, topic: str, values: Iterable[bytes | str | None]) -> None:
@@ -94,7 +94,9 @@ def _told(what: str, key: Hashable, records: Sequence[SeenRecord], count: int, c
         stories = ["\n    no record of it was ever written"]
     elif len(records) > MOST_TOLD:
         stories.append(f"\n    and {len(records) - MOST_TOLD} more")
-    return f"{what}: {key!r} is committed {came} times, and not {count}{''.join(stories)}"
+    return (
+        f"{what}: {key!r} is committed {came} time{'' if came == 1 else 's'}, not {count}{''.join(stories)}"
+    )
 
 
 def _all_told(what: str, told: Sequence[str]) -> str:

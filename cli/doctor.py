@@ -18,6 +18,7 @@ from broker.process.printable import printable
 from cli.errors import FAILED, CommandUsageError
 from cli.options import add_json, properties_of
 from cli.output import show_json, show_pairs
+from cli.wording import number_of
 
 if TYPE_CHECKING:
     from broker.disks.examination import Examination
@@ -203,5 +204,5 @@ def _verdict(findings: list[Finding]) -> str:
     counts = {severity: sum(each.severity is severity for each in findings) for severity in Severity}
     bad = counts[Severity.ERROR] + counts[Severity.WARNING]
     if not bad:
-        return "sound" + (f" ({counts[Severity.NOTE]} notes)" if counts[Severity.NOTE] else "")
-    return ", ".join(f"{counts[each]} {each.value}s" for each in Severity if counts[each])
+        return "sound" + (f" ({number_of(counts[Severity.NOTE], 'note')})" if counts[Severity.NOTE] else "")
+    return ", ".join(number_of(counts[each], each.value) for each in Severity if counts[each])

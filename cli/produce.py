@@ -24,6 +24,7 @@ from cli.options import add_connection, is_utf8, name_in_kafka
 from cli.output import say
 from cli.progress import Progress, progress
 from cli.sending import ANY_PARTITION, Record, Sending
+from cli.wording import number_of
 
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_LINE_BYTES: Final = 100 * 1024 * 1024
@@ -95,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         sending.abandon()
         raise
-    say(f"{sending.sent:,} records sent")
+    say(f"{number_of(sending.sent, 'record')} sent")
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from cli.errors import CommandError
 from cli.librdkafka import Client, confluent_kafka, reason
 from cli.output import say
+from cli.wording import number_of
 
 POLL_EVERY: Final = 1000
 SHORT_S: Final = 0.5
@@ -143,7 +144,7 @@ class Sending:
             self._abort()
         elif self.sent and self._failure is None:
             left = self._flush(ABANDON_S)
-            say(f"{self.sent - left:,} of {self.sent:,} records sent")
+            say(f"{self.sent - left:,} of {number_of(self.sent, 'record')} sent")
 
     def _abort(self) -> bool:
         """Abort the transaction. Return True if none is open any more."""

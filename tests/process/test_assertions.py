@@ -56,14 +56,14 @@ def test_lost_doubled_and_added_records_are_reported_with_their_transactions(
         broker.assert_exactly_once("in", "out")
     told = str(failed.value)
     assert told.startswith(
-        "3 of 2 inputs are not exactly once:\n  lost: b'1' is committed 0 times, and not 1\n"
+        "not exactly once (2 expected, 3 wrong):\n  lost: b'1' is committed 0 times, not 1\n"
     )
     assert "out-0@0 null: '1', of producer id" in told
     assert "transaction 1 of 'worker' here, which was aborted by the marker at 1" in told
-    assert "doubled: b'2' is committed 2 times, and not 1" in told
+    assert "doubled: b'2' is committed 2 times, not 1" in told
     assert "transaction 2 of 'worker' here, which was committed by the marker at 3" in told
     assert "transaction 3 of 'worker' here, which was committed by the marker at 5" in told
-    assert "added: b'3' is committed 1 times, and not 0" in told
+    assert "added: b'3' is committed 1 time, not 0" in told
 
 
 def test_a_record_of_an_open_transaction_is_not_committed_yet(
