@@ -66,9 +66,8 @@ class _ArmedAt:
                 self._heard = self.node.ask({"ask": question, "number": self._number})
         except (QuestionRefusedError, BrokerError):
             if not self._has_paused():
-                crashed = self._do == CRASH and self.node.has_crashed(
-                    self._pid
-                )  # it can't report that itself
+                # A crashed node can't report its crash.
+                crashed = self._do == CRASH and self.node.has_crashed(self._pid)
                 fired = max(self._heard["fired"], crashed)
                 self._heard = {"seen": max(self._heard["seen"], fired), "fired": fired, "standing": 0}
         return self._heard

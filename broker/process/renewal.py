@@ -74,11 +74,13 @@ class Copy:
         self._to = to
         for _ in range(_TRIES):
             self._open = ExitStack()
-            self._large = 0
             try:
                 names, self._folders = _names(folder)
                 largest_first = sorted(names, key=lambda name: -os.path.getsize(os.path.join(folder, name)))
-                self._files = [self._taken(folder, name) for name in largest_first]
+                self._files = [
+                    self._taken(folder, name, may_stay_open=number < MOST_LARGE_FILES)
+                    for number, name in enumerate(largest_first)
+                ]
                 if names == _names(folder)[0]:
                     return
             except FileNotFoundError:
@@ -89,18 +91,17 @@ class Copy:
             self._open.close()
         raise RenewalError(f"{folder} changes while it is copied")
 
-    def _taken(self, folder: str, name: str) -> _Taken:
+    def _taken(self, folder: str, name: str, *, may_stay_open: bool) -> _Taken:
         descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
         is_kept = False
         try:
             found = os.fstat(descriptor)
             data = None
-            if found.st_size > SMALL_BYTES and self._large < MOST_LARGE_FILES:
-                self._large += 1
+            if found.st_size > SMALL_BYTES and may_stay_open:
                 self._open.callback(os.close, descriptor)
                 is_kept = True
             else:
-                data = os.read(descriptor, found.st_size) if found.st_size else b""
+                data = os.read(descriptor, found.st_size)
             return _Taken(name, found.st_size, found.st_mtime_ns, data, descriptor)
         finally:
             if not is_kept:
